@@ -1,0 +1,2 @@
+// Package parity is the behavioural suite that every backend passes.
+package parity

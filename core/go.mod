@@ -1,0 +1,3 @@
+module github.com/fencelock/fencelock/core
+
+go 1.26

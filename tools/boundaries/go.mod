@@ -1,0 +1,3 @@
+module github.com/fencelock/fencelock/tools/boundaries
+
+go 1.26

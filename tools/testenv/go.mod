@@ -1,0 +1,3 @@
+module github.com/fencelock/fencelock/tools/testenv
+
+go 1.26
