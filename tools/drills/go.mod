@@ -1,6 +1,6 @@
 module github.com/fencelock/fencelock/tools/drills
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/fencelock/fencelock/core v0.0.0
