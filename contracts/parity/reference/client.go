@@ -1,0 +1,149 @@
+package reference
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/core/lock"
+	"github.com/fencelock/fencelock/core/port"
+)
+
+// Client is one lock server's access to a world. It implements every port.
+type Client struct {
+	world *World
+
+	// Guarded by the world's mutex.
+	partitioned bool
+	holding     chan struct{} // not nil while answers are held back; closed at resume
+	stopped     chan struct{} // closed when the client has stopped
+}
+
+// Client returns a new client of the world.
+func (w *World) Client() *Client {
+	return &Client{world: w, stopped: make(chan struct{})}
+}
+
+// Backend returns the client as all ports.
+func (c *Client) Backend() port.Backend {
+	return port.Backend{
+		Locks: c, Sessions: c, Waiter: c, Handover: c, Catalog: c, Feed: c, Custodian: c,
+	}
+}
+
+// Partition cuts the client off from the world, both ways, until heal.
+func (c *Client) Partition() (heal func()) {
+	c.world.mu.Lock()
+	defer c.world.mu.Unlock()
+	c.partitioned = true
+	return sync.OnceFunc(func() {
+		c.world.mu.Lock()
+		defer c.world.mu.Unlock()
+		c.world.steps.heal(c)
+	})
+}
+
+// heal ends a partition.
+func (c *Client) heal() {
+	c.partitioned = false
+	c.catchUp()
+}
+
+// Pause holds back everything the world says to the client until resume;
+// what the client says is carried out.
+func (c *Client) Pause() (resume func()) {
+	c.world.mu.Lock()
+	defer c.world.mu.Unlock()
+	holding := make(chan struct{})
+	c.holding = holding
+	return sync.OnceFunc(func() {
+		c.world.mu.Lock()
+		defer c.world.mu.Unlock()
+		c.holding = nil
+		close(holding)
+		c.catchUp()
+	})
+}
+
+// Stop ends the client for good, as the death of its server would.
+func (c *Client) Stop() {
+	c.world.mu.Lock()
+	defer c.world.mu.Unlock()
+	if !c.gone() {
+		c.world.steps.stop(c)
+	}
+}
+
+// stop ends what the client has open; the world keeps all that it was told.
+func (c *Client) stop() {
+	close(c.stopped)
+	for r := range c.world.wakes {
+		if r.client == c {
+			delete(c.world.wakes, r)
+		}
+	}
+	for s := range c.world.subscriptions {
+		if s.client == c {
+			s.end()
+		}
+	}
+}
+
+// gone reports whether the client has stopped.
+func (c *Client) gone() bool {
+	select {
+	case <-c.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// hears reports whether news reaches the client now.
+func (c *Client) hears() bool { return !c.partitioned && c.holding == nil }
+
+// catchUp tells a client that may have missed news to look for itself.
+func (c *Client) catchUp() {
+	for r := range c.world.wakes {
+		if r.client == c {
+			r.fire()
+		}
+	}
+	for s := range c.world.subscriptions {
+		if s.client == c {
+			s.resync()
+		}
+	}
+}
+
+// call carries a step out in the world and brings the answer back, as far as
+// the client's link lets it.
+func call[A any](ctx context.Context, c *Client, step func(now time.Time) (A, error)) (A, error) {
+	var none A
+	if err := ctx.Err(); err != nil {
+		return none, lock.Contention("the call ended before it was sent", false, err)
+	}
+	w := c.world
+	w.mu.Lock()
+	if c.partitioned || c.gone() || w.closed {
+		err := w.steps.unreachable()
+		w.mu.Unlock()
+		return none, err
+	}
+	now := time.Now()
+	w.pass(now)
+	answer, err := step(now)
+	holding := c.holding
+	w.mu.Unlock()
+	if holding == nil {
+		return answer, err
+	}
+	select {
+	case <-holding:
+		return answer, err
+	case <-c.stopped:
+		return none, w.steps.answerLost(nil)
+	case <-ctx.Done():
+		return none, w.steps.answerLost(ctx.Err())
+	}
+}
