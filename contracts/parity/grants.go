@@ -1,0 +1,3 @@
+package parity
+
+func grantClauses() []clause { return nil }

@@ -1,0 +1,3 @@
+package parity
+
+func revocationClauses() []clause { return nil }

@@ -1,0 +1,70 @@
+package parity
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// clause is one numbered promise of the package documentation and the cases
+// that show it.
+type clause struct {
+	number string
+	slug   string
+	cases  []example
+}
+
+// example is one scenario of a clause, run on a fixture of its own.
+type example struct {
+	name string
+	run  func(s *stage)
+}
+
+func (c clause) name() string { return c.number + "_" + c.slug }
+
+// clauses returns the whole suite in the order of the documentation.
+func clauses() []clause {
+	return slices.Concat(sessionClauses(), grantClauses(), revocationClauses(), waitClauses(), failureClauses())
+}
+
+// Names lists the subtests of [RunParity], one per clause, in order.
+func Names() []string {
+	var names []string
+	for _, c := range clauses() {
+		names = append(names, c.name())
+	}
+	return names
+}
+
+// RunParity checks every clause against the store behind the harness, in
+// parallel, each case on a fixture of its own.
+func RunParity(t *testing.T, h Harness) {
+	for _, c := range clauses() {
+		t.Run(c.name(), func(t *testing.T) {
+			t.Parallel()
+			for _, e := range c.cases {
+				t.Run(e.name, func(t *testing.T) {
+					t.Parallel()
+					e.run(newStage(t, h))
+				})
+			}
+		})
+	}
+}
+
+// Run checks one clause, named by its number or its full name, case after case, so that a
+// planted bug can be seen to fail it.
+func Run(t T, h Harness, name string) {
+	t.Helper()
+	for _, c := range clauses() {
+		if number, _, _ := strings.Cut(name, "_"); number != c.number {
+			continue
+		}
+		for _, e := range c.cases {
+			t.Logf("%s/%s", c.name(), e.name)
+			e.run(newStage(t, h))
+		}
+		return
+	}
+	t.Fatalf("the suite has no clause %q", name)
+}

@@ -1,0 +1,3 @@
+package parity
+
+func waitClauses() []clause { return nil }
