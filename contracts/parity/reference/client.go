@@ -25,7 +25,10 @@ func (w *World) Client() *Client {
 }
 
 // Backend returns the client as all ports.
-func (c *Client) Backend() port.Backend {
+func (c *Client) Backend() port.Backend { return c.world.steps.backend(c) }
+
+// backend returns the client itself behind each port.
+func (c *Client) backend() port.Backend {
 	return port.Backend{
 		Locks: c, Sessions: c, Waiter: c, Handover: c, Catalog: c, Feed: c, Custodian: c,
 	}

@@ -1,10 +1,18 @@
 package reference
 
-// Mutant is a planted bug.
+import "slices"
+
+// Mutant is a planted bug. Give it to [New].
 type Mutant struct {
-	// Name says what is wrong, in a few words.
+	// Name says in a few words what is wrong.
 	Name string
-	// Clause is the number of the clause that must fail.
+	// Clause is the number of the clause of the suite that must fail.
 	Clause string
-	plant  func(w *World)
+	// plant replaces steps of a world by wrong ones.
+	plant func(w *World)
+}
+
+// Mutants returns all planted bugs, in the order of their clauses.
+func Mutants() []Mutant {
+	return slices.Concat(sessionMutants(), grantMutants(), leaseMutants(), operatorMutants(), waitMutants(), failureMutants())
 }

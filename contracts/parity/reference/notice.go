@@ -23,6 +23,15 @@ func (r *wake) Cancel() {
 	w.steps.cancel(r)
 }
 
+// register notes interest in a key. A client that has stopped hears nothing.
+func (w *World) register(c *Client, key lock.Key) *wake {
+	r := &wake{client: c, key: key, fired: make(chan struct{}, 1)}
+	if !c.gone() {
+		w.wakes[r] = struct{}{}
+	}
+	return r
+}
+
 // cancel ends a registration (clause WAIT-05).
 func (w *World) cancel(r *wake) { delete(w.wakes, r) }
 

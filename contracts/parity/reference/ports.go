@@ -101,11 +101,7 @@ func (c *Client) Abandon(
 func (c *Client) Register(key lock.Key, _ lock.Token) port.Wake {
 	c.world.mu.Lock()
 	defer c.world.mu.Unlock()
-	r := &wake{client: c, key: key, fired: make(chan struct{}, 1)}
-	if !c.gone() {
-		c.world.wakes[r] = struct{}{}
-	}
-	return r
+	return c.world.steps.register(c, key)
 }
 
 // Subscribe implements [port.Feed].

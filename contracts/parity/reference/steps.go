@@ -34,9 +34,11 @@ type steps struct {
 	endSession  func(s *session)
 	wake        func(key lock.Key)
 	tell        func(e port.FeedEvent)
+	register    func(c *Client, key lock.Key) *wake
 	cancel      func(r *wake)
 	heal        func(c *Client)
 	stop        func(c *Client)
+	backend     func(c *Client) port.Backend
 
 	unreachable func() error
 	answerLost  func(cause error) error
@@ -53,8 +55,8 @@ func correct(w *World) steps {
 		sessionOver: func(s *session, now time.Time) bool { return !now.Before(s.deadline) },
 		leaseOver:   func(g *grant, now time.Time) bool { return !g.end.IsZero() && !now.Before(g.end) },
 		endSession:  w.endSession,
-		wake:        w.wake, tell: w.tell, cancel: w.cancel,
-		heal: (*Client).heal, stop: (*Client).stop,
+		wake:        w.wake, tell: w.tell, register: w.register, cancel: w.cancel,
+		heal: (*Client).heal, stop: (*Client).stop, backend: (*Client).backend,
 		unreachable: func() error { return lock.Contention("the store cannot be reached", false, nil) },
 		answerLost:  func(cause error) error { return lock.Contention("the answer was lost", true, cause) },
 	}
