@@ -1,0 +1,259 @@
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/client"
+	"github.com/testcontainers/testcontainers-go"
+)
+
+const (
+	etcdPath = "/usr/local/bin/etcd"
+	dataPath = "/etcd-data"
+	// dockerLimit bounds one call to the daemon.
+	dockerLimit = time.Minute
+)
+
+// inDocker is an etcd in a container.
+type inDocker struct {
+	docker    *testcontainers.DockerClient
+	container testcontainers.Container
+	address   string
+	watcher   *watcher
+}
+
+func newContainer(ctx context.Context, s settings, _ string, args []string) (host, error) {
+	docker, err := openDocker(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := &inDocker{docker: docker}
+	if err := d.create(ctx, s.version, args); err != nil {
+		return nil, errors.Join(err, d.remove())
+	}
+	return d, nil
+}
+
+func (d *inDocker) create(ctx context.Context, version string, args []string) error {
+	image, err := findImage(ctx, d.docker, version)
+	if err != nil {
+		return err
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("read host name: %w", err)
+	}
+	// A port of our choice: one that Docker chooses is another one after a restart.
+	address, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	host, err := publishedHost(ctx)
+	if err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("read port: %w", err)
+	}
+	d.address = "http://" + net.JoinHostPort(host, port)
+	command := etcdArgs(dataPath, "http://0.0.0.0:2379", d.address, "http://127.0.0.1:2380")
+	d.container, err = testcontainers.GenericContainer(ctx, testcontainers.GenericContainerRequest{
+		ContainerRequest: testcontainers.ContainerRequest{
+			Image:        image,
+			Entrypoint:   []string{etcdPath},
+			Cmd:          append(command, args...),
+			ExposedPorts: []string{port + ":2379/tcp"},
+			Labels:       map[string]string{labelHost: name, labelPID: strconv.Itoa(os.Getpid())},
+			HostConfigModifier: func(config *container.HostConfig) {
+				// A volume is on the machine's disk; the layers of an image are not, and slow to sync.
+				config.Mounts = append(config.Mounts, mount.Mount{Type: mount.TypeVolume, Target: dataPath})
+			},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("create container: %w", err)
+	}
+	d.watcher, err = watch(d.container.GetContainerID(), d.docker.DaemonHost())
+	return err
+}
+
+// publishedHost is the address at which the daemon publishes ports.
+func publishedHost(ctx context.Context) (string, error) {
+	provider, err := testcontainers.NewDockerProvider()
+	if err != nil {
+		return "", fmt.Errorf("open Docker provider: %w", err)
+	}
+	defer provider.Close()
+	host, err := provider.DaemonHost(ctx)
+	if err != nil {
+		return "", fmt.Errorf("find Docker's host: %w", err)
+	}
+	return host, nil
+}
+
+func (d *inDocker) endpoint() string { return d.address }
+
+func (d *inDocker) id() string { return d.container.GetContainerID() }
+
+func (d *inDocker) start(ctx context.Context) error {
+	if _, err := d.docker.ContainerStart(ctx, d.id(), client.ContainerStartOptions{}); err != nil {
+		return fmt.Errorf("start container: %w", err)
+	}
+	return nil
+}
+
+func (d *inDocker) stop() error {
+	return d.ask("stop", func(ctx context.Context) error {
+		seconds := int(stopLimit.Seconds())
+		_, err := d.docker.ContainerStop(ctx, d.id(), client.ContainerStopOptions{Timeout: &seconds})
+		return err
+	})
+}
+
+func (d *inDocker) kill() error {
+	return d.ask("kill", func(ctx context.Context) error {
+		state, err := d.state(ctx)
+		if err != nil || !state.Running {
+			return err
+		}
+		// A frozen process cannot be killed.
+		if state.Paused {
+			if _, err := d.docker.ContainerUnpause(ctx, d.id(), client.ContainerUnpauseOptions{}); err != nil {
+				return err
+			}
+		}
+		ended := d.docker.ContainerWait(ctx, d.id(), client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
+		if _, err := d.docker.ContainerKill(ctx, d.id(), client.ContainerKillOptions{Signal: "SIGKILL"}); err != nil {
+			return err
+		}
+		select {
+		case <-ended.Result:
+			return nil
+		case err := <-ended.Error:
+			return err
+		}
+	})
+}
+
+func (d *inDocker) pause() error {
+	return d.ask("pause", func(ctx context.Context) error {
+		_, err := d.docker.ContainerPause(ctx, d.id(), client.ContainerPauseOptions{})
+		return err
+	})
+}
+
+func (d *inDocker) resume() error {
+	return d.ask("resume", func(ctx context.Context) error {
+		_, err := d.docker.ContainerUnpause(ctx, d.id(), client.ContainerUnpauseOptions{})
+		return err
+	})
+}
+
+func (d *inDocker) remove() error {
+	var removed error
+	if d.container != nil {
+		removed = d.ask("remove", func(ctx context.Context) error {
+			_, err := d.docker.ContainerRemove(ctx, d.id(), client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+			return err
+		})
+	}
+	return errors.Join(removed, d.watcher.stop(), d.docker.Close())
+}
+
+func (d *inDocker) ended() error {
+	return d.ask("inspect", func(ctx context.Context) error {
+		state, err := d.state(ctx)
+		if err == nil && !state.Running {
+			err = fmt.Errorf("exit status %d", state.ExitCode)
+		}
+		return err
+	})
+}
+
+func (d *inDocker) state(ctx context.Context) (*container.State, error) {
+	found, err := d.docker.ContainerInspect(ctx, d.id(), client.ContainerInspectOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return found.Container.State, nil
+}
+
+func (d *inDocker) log() string {
+	var text []byte
+	err := d.ask("read log", func(ctx context.Context) error {
+		reader, err := d.container.Logs(ctx)
+		if err != nil {
+			return err
+		}
+		defer reader.Close()
+		text, err = io.ReadAll(reader)
+		return err
+	})
+	return string(text) + errorText(err)
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// ask bounds one call to the daemon; it also works while the test's context is over.
+func (d *inDocker) ask(act string, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), dockerLimit)
+	defer cancel()
+	if err := call(ctx); err != nil {
+		return fmt.Errorf("%s container: %w", act, err)
+	}
+	return nil
+}
+
+// watcher is a small process that removes a container when this process is gone, however it went.
+type watcher struct {
+	command *exec.Cmd
+	input   io.Closer
+}
+
+// watch starts a watcher. Without docker's command line there is none, and sweep has to do.
+func watch(id, daemon string) (*watcher, error) {
+	docker, err := exec.LookPath("docker")
+	if err != nil {
+		return nil, nil //nolint:nilnil,nilerr // No watcher is what stop expects.
+	}
+	//nolint:gosec,noctx // It must outlive every context: it waits for the end of this process.
+	command := exec.Command("sh", "-c", `read -r _; exec "$0" rm -f -v "$1"`, docker, id)
+	command.Env = append(os.Environ(), "DOCKER_HOST="+daemon)
+	// An interrupt at the terminal must not reach it.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	input, err := command.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("open watcher's input: %w", err)
+	}
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("start watcher: %w", err)
+	}
+	return &watcher{command: command, input: input}, nil
+}
+
+// stop ends the watcher once its container is removed; it finds nothing left to do.
+func (w *watcher) stop() error {
+	if w == nil {
+		return nil
+	}
+	err := w.input.Close()
+	_ = w.command.Wait()
+	return err
+}

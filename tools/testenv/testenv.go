@@ -1,0 +1,75 @@
+package testenv
+
+import (
+	"context"
+	"os"
+	"strings"
+)
+
+// T is the part of testing.TB that this package uses.
+type T interface {
+	Helper()
+	Context() context.Context
+	Cleanup(func())
+	Logf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	TempDir() string
+}
+
+// EtcdVersion is the version of etcd that tests get unless told otherwise.
+const EtcdVersion = "3.7.3"
+
+// The environment variables that choose the servers.
+const (
+	envWay         = "FENCELOCK_TEST_ENV"
+	envEtcd        = "FENCELOCK_TEST_ETCD"
+	envEtcdVersion = "FENCELOCK_TEST_ETCD_VERSION"
+)
+
+// The ways to a server, as FENCELOCK_TEST_ENV names them.
+const (
+	wayAddress = "address"
+	wayDocker  = "docker"
+	wayLocal   = "local"
+)
+
+// settings are the environment variables, read once per use so that tests can set them.
+type settings struct {
+	way     string
+	etcd    []string
+	version string
+}
+
+func readSettings() settings {
+	s := settings{way: os.Getenv(envWay), version: os.Getenv(envEtcdVersion)}
+	for address := range strings.SplitSeq(os.Getenv(envEtcd), ",") {
+		if address = strings.TrimSpace(address); address != "" {
+			s.etcd = append(s.etcd, address)
+		}
+	}
+	if s.version == "" {
+		s.version = EtcdVersion
+	}
+	return s
+}
+
+// allows reports whether the environment lets this way be tried.
+func (s settings) allows(way string) bool { return s.way == "" || s.way == way }
+
+// Runner is what [Main] wraps: *testing.M is one.
+type Runner interface {
+	Run() int
+}
+
+// Main wraps a test binary so that the servers its tests shared are stopped before it ends:
+//
+//	func TestMain(m *testing.M) { os.Exit(testenv.Main(m).Run()) }
+//	func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.Main(m)) }
+func Main(m Runner) Runner { return stopping{m} }
+
+type stopping struct{ Runner }
+
+func (s stopping) Run() int {
+	defer shared.stop()
+	return s.Runner.Run()
+}
