@@ -1,0 +1,70 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/fencelock/fencelock/core/lock"
+)
+
+// Bounds of the pause after a retryable error of the store.
+const (
+	firstBackoff = 20 * time.Millisecond
+	lastBackoff  = time.Second
+)
+
+// ask makes one store call, bounded by the caller's context and the store's
+// time limit, and returns only errors of the closed set.
+func ask[T any](ctx context.Context, s *Service, call func(context.Context) (T, error)) (T, error) {
+	if err := ctx.Err(); err != nil {
+		var zero T
+		return zero, lock.Contention("the caller left", false, err)
+	}
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.StoreTimeout)
+	defer cancel()
+	value, err := call(bounded)
+	return value, inClosedSet(ctx, err)
+}
+
+// inClosedSet makes err one of the closed set. Where the caller's context has ended,
+// its error stays reachable with errors.Is.
+func inClosedSet(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case lock.CodeOf(err) == "":
+		return lock.Contention("the store did not answer", true, err)
+	case ctx.Err() != nil && lock.IsRetryable(err) && !errors.Is(err, ctx.Err()):
+		return lock.Contention("the caller left", lock.IsAmbiguous(err), errors.Join(ctx.Err(), err))
+	}
+	return err
+}
+
+// between draws a duration in [low, high].
+func between(low, high time.Duration) time.Duration {
+	if high <= low {
+		return low
+	}
+	return low + rand.N(high-low+1)
+}
+
+// backoff is the jittered pause after the given number of failures in a row.
+func backoff(failures int) time.Duration {
+	limit := lastBackoff
+	if failures < 6 {
+		limit = min(limit, firstBackoff<<failures)
+	}
+	return between(limit/2, limit)
+}
+
+// draining is the answer to calls that would wait on a server about to stop.
+func errDraining(unknown bool) error {
+	return lock.Contention("this server is draining", unknown, nil)
+}
+
+// errLeft is the answer to a call whose caller has left.
+func errLeft(ctx context.Context, unknown bool) error {
+	return lock.Contention("the caller left", unknown, ctx.Err())
+}

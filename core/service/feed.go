@@ -1,0 +1,107 @@
+package service
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/core/lock"
+	"github.com/fencelock/fencelock/core/port"
+)
+
+const (
+	// resyncers bounds how many sessions are re-read at once.
+	resyncers = 4
+	// resubscribeAfter is the pause after the feed has ended on its own.
+	resubscribeAfter = time.Second
+)
+
+// WatchSession brings news of a session until cancel is called, the session is over
+// ([SessionDead] is then the last event) or the service closes; the channel is closed at the end.
+// The first news is the store's view ([HeldNow]), or SessionDead.
+//
+// News is a hint. The watcher never holds the service up: one that falls behind loses events and
+// gets HeldNow instead. HeldNow may be a moment old: it can lack a grant made since, so
+// only a heartbeat with a digest, sent after that grant, proves a loss.
+func (s *Service) WatchSession(session lock.SessionID) (events <-chan SessionEvent, cancel func()) {
+	w := s.hub.add(session)
+	return w.events, sync.OnceFunc(func() { s.hub.drop(session, w) })
+}
+
+// followFeed reads the store's feed until the service closes.
+func (s *Service) followFeed() {
+	for {
+		s.follow(s.backend.Feed.Subscribe())
+		timer := time.NewTimer(resubscribeAfter)
+		select {
+		case <-timer.C:
+		case <-s.life.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// follow reads one subscription to its end.
+func (s *Service) follow(feed port.Subscription) {
+	defer feed.Close()
+	for {
+		select {
+		case ev, open := <-feed.Events():
+			if !open {
+				return
+			}
+			s.hear(ev)
+		case <-s.life.Done():
+			return
+		}
+	}
+}
+
+// hear passes one event on.
+func (s *Service) hear(ev port.FeedEvent) {
+	switch ev.Kind {
+	case port.GrantRevoked, port.GrantLapsed:
+		if ev.Kind == port.GrantLapsed && s.hub.serves(ev.Session) {
+			s.observe(s.life, port.Event{Kind: port.EventLeaseExpired, Key: ev.Key, Session: ev.Session, Token: ev.Token})
+		}
+		s.hub.send(SessionEvent{
+			Kind:    GrantLost,
+			Session: ev.Session,
+			Key:     ev.Key,
+			Token:   ev.Token,
+			Reason:  ev.Kind,
+		})
+		s.ended(ev.Key)
+	case port.SessionOver:
+		s.sessionOver(s.life, ev.Session)
+	case port.Resync:
+		s.hub.refreshAll()
+	}
+}
+
+// resync reads the grants of stale sessions from the store and tells their watchers.
+func (s *Service) resync() {
+	for {
+		session, ok := s.hub.next()
+		if !ok {
+			select {
+			case <-s.hub.work:
+				continue
+			case <-s.life.Done():
+				return
+			}
+		}
+		held, err := s.locksOf(s.life, session)
+		switch {
+		case err == nil:
+			s.hub.send(SessionEvent{Kind: HeldNow, Session: session, Held: held})
+		case errors.Is(err, lock.ErrSessionDead):
+			s.sessionOver(s.life, session)
+		case s.life.Err() != nil:
+			return
+		default:
+			s.hub.postpone(session)
+		}
+	}
+}

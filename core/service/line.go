@@ -1,0 +1,348 @@
+package service
+
+import (
+	"container/list"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/core/lock"
+	"github.com/fencelock/fencelock/core/port"
+)
+
+const (
+	// fullRetryAfter is what a caller that found a full queue is told.
+	fullRetryAfter = time.Second
+	// maxChains bounds the memory of handoff chains. Forgetting one costs other
+	// servers at most one more round of handoffs.
+	maxChains = 4096
+	// handoffQuiet is how long a new head leaves the store alone after a handoff: on a busy key the
+	// next handoff comes sooner, and its try would only stand in that one's way.
+	handoffQuiet = 10 * time.Millisecond
+)
+
+// lines are the queues of this server, one per key that somebody waits for.
+// Its lock is never held across a store call.
+type lines struct {
+	maxPerKey, maxTotal int
+
+	mu        sync.Mutex
+	byKey     map[lock.Key]*line
+	bySession map[lock.SessionID]map[name]*place
+	chains    map[lock.Key]chain
+	total     int
+}
+
+// line is the queue of one key.
+type line struct {
+	places list.List // of *place, first come first
+	// holder is who was last seen in the way; its token never goes back.
+	holder lock.Holder
+	// notBefore is the moment of the clock before which the head does not contend.
+	notBefore time.Duration
+}
+
+// name tells the places of one session apart.
+type name struct {
+	key lock.Key
+	id  lock.RequestID
+}
+
+// place is a request's place in a line. The call that stands in it may change: a
+// retry of the same request takes it over.
+type place struct {
+	req  port.GrantRequest
+	line *line
+	at   *list.Element // nil once out of the line
+	call *call
+	// offer is closed when the handoff in flight to this request has ended; nil if none is.
+	offer chan struct{}
+	// doubt is set while a store call may still have granted, or may yet grant.
+	doubt *doubt
+}
+
+// doubt remembers a call with an unknown outcome.
+type doubt struct {
+	// from is the grant that an unsettled handoff may yet end; 0 for a try. While that
+	// grant lives the handoff can still happen.
+	from lock.Token
+}
+
+// chain counts the handoffs in a row that led to a grant.
+type chain struct {
+	token lock.Token
+	count int
+}
+
+// call is one acquire that stands in a line.
+type call struct {
+	arrived time.Duration
+	left    <-chan struct{} // the caller's context has ended
+	nudge   chan struct{}   // the head may try now
+	answers chan answer     // receives exactly one answer when the call loses its place
+	over    chan struct{}   // closed when the call has returned
+}
+
+// answer ends a wait: a grant, or an error.
+type answer struct {
+	grant lock.Grant
+	// began is when the store call that granted began.
+	began time.Duration
+	err   error
+}
+
+func newLines(maxPerKey, maxTotal int) *lines {
+	return &lines{
+		maxPerKey: maxPerKey,
+		maxTotal:  maxTotal,
+		byKey:     map[lock.Key]*line{},
+		bySession: map[lock.SessionID]map[name]*place{},
+		chains:    map[lock.Key]chain{},
+	}
+}
+
+func newCall(arrived time.Duration, left <-chan struct{}) *call {
+	return &call{
+		arrived: arrived,
+		left:    left,
+		nudge:   make(chan struct{}, 1),
+		answers: make(chan answer, 1),
+		over:    make(chan struct{}),
+	}
+}
+
+// join puts the call at the end of the line of its key, or into the place that
+// its request already has.
+func (l *lines) join(req port.GrantRequest, c *call, holder lock.Holder, inDoubt bool) (*place, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.find(req.Key, req.Session, req.RequestID)
+	if p != nil {
+		p.call.answers <- answer{err: lock.Contention("a retry of this request waits in its place", true, nil)}
+		p.req, p.call = req, c
+	} else {
+		ln := l.byKey[req.Key]
+		if err := l.room(ln); err != nil {
+			return nil, err
+		}
+		if ln == nil {
+			ln = &line{}
+			l.byKey[req.Key] = ln
+		}
+		p = &place{req: req, line: ln, call: c}
+		p.at = ln.places.PushBack(p)
+		l.index(p)
+	}
+	p.line.see(holder)
+	if inDoubt && p.doubt == nil {
+		p.doubt = &doubt{}
+	}
+	return p, nil
+}
+
+// room refuses one more waiter where a limit is reached.
+func (l *lines) room(ln *line) error {
+	full := func(what string, limit int) error {
+		return &lock.Error{
+			Code:       lock.CodeTooManyWaiters,
+			Message:    what + " of this server is reached (limit " + strconv.Itoa(limit) + ")",
+			RetryAfter: fullRetryAfter,
+		}
+	}
+	if ln != nil && ln.places.Len() >= l.maxPerKey {
+		return full("the number of waiters per key", l.maxPerKey)
+	}
+	if l.total >= l.maxTotal {
+		return full("the number of waiters", l.maxTotal)
+	}
+	return nil
+}
+
+func (l *lines) index(p *place) {
+	named := l.bySession[p.req.Session]
+	if named == nil {
+		named = map[name]*place{}
+		l.bySession[p.req.Session] = named
+	}
+	named[name{p.req.Key, p.req.RequestID}] = p
+	l.total++
+}
+
+func (l *lines) find(key lock.Key, session lock.SessionID, id lock.RequestID) *place {
+	return l.bySession[session][name{key, id}]
+}
+
+// remove takes the place out of its line and lets the next one try.
+func (l *lines) remove(p *place) {
+	ln := p.line
+	first := ln.places.Front() == p.at
+	ln.places.Remove(p.at)
+	p.at = nil
+	l.total--
+	named := l.bySession[p.req.Session]
+	delete(named, name{p.req.Key, p.req.RequestID})
+	if len(named) == 0 {
+		delete(l.bySession, p.req.Session)
+	}
+	if ln.places.Len() == 0 {
+		delete(l.byKey, p.req.Key)
+	} else if first {
+		ln.nudge()
+	}
+}
+
+// resolve ends the wait of a place with an answer, unless it has ended before, and ends the
+// offer in flight, if any. It reports whether it was the first. by is the call that
+// knows the answer already, nil if none does.
+func (l *lines) resolve(p *place, by *call, a answer) (first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a.err == nil {
+		p.line.see(holderOf(a.grant))
+	}
+	return l.end(p, by, a)
+}
+
+func (l *lines) end(p *place, by *call, a answer) (first bool) {
+	p.closeOffer()
+	if p.at == nil {
+		return false
+	}
+	l.remove(p)
+	if p.call != by {
+		p.call.answers <- a
+	}
+	return true
+}
+
+// state is what the head of a line needs to know.
+type state struct {
+	// head: the call stands first in line.
+	head bool
+	// pause is how long it has to leave the store alone.
+	pause time.Duration
+	// observed is the token last seen in the way.
+	observed lock.Token
+}
+
+// look tells the call where it stands.
+func (l *lines) look(p *place, c *call, now time.Duration) state {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.at == nil || p.call != c || p.line.places.Front() != p.at {
+		return state{}
+	}
+	return state{head: true, pause: max(0, p.line.notBefore-now), observed: p.line.holder.Token}
+}
+
+// saw notes who stood in the way of the place's own try.
+func (l *lines) saw(p *place, holder lock.Holder) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p.line.see(holder)
+	// A handoff can happen as long as the grant that it ends is there.
+	if p.doubt != nil && holder.Token > p.doubt.from {
+		p.doubt = nil
+	}
+}
+
+// doubts notes that the place's own try may have granted.
+func (l *lines) doubts(p *place) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.doubt == nil {
+		p.doubt = &doubt{}
+	}
+}
+
+// departure is what leaving a line brings.
+type departure struct {
+	// answered is the answer that came first.
+	answered *answer
+	// offer must end before the call may leave.
+	offer <-chan struct{}
+	// unknown says that a grant may have been made or may yet be made; unsettled that
+	// only the end of the grant in the way will tell.
+	unknown, unsettled bool
+	holder             lock.Holder
+}
+
+// leave takes the call out of the line. If a handoff to it is in flight it stays, unless forced.
+func (l *lines) leave(p *place, c *call, force bool) departure {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case a := <-c.answers:
+		return departure{answered: &a}
+	default:
+	}
+	if p.offer != nil && !force {
+		return departure{offer: p.offer}
+	}
+	d := departure{
+		unknown:   p.doubt != nil || p.offer != nil,
+		unsettled: p.offer != nil || p.doubt != nil && p.doubt.from != 0,
+		holder:    p.line.holder,
+	}
+	l.remove(p)
+	return d
+}
+
+// busy reports whether a call without a place has others before it.
+func (l *lines) busy(key lock.Key) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.byKey[key] != nil
+}
+
+// has reports whether the request has a place.
+func (l *lines) has(req port.GrantRequest) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.find(req.Key, req.Session, req.RequestID) != nil
+}
+
+// front returns how many wait for the key, and who was last seen in their way.
+func (l *lines) front(key lock.Key) (waiters int, holder lock.Holder) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ln := l.byKey[key]
+	if ln == nil {
+		return 0, lock.Holder{}
+	}
+	return ln.places.Len(), ln.holder
+}
+
+// waiters returns how many wait in all.
+func (l *lines) waiters() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.total
+}
+
+// see keeps the newest holder.
+func (ln *line) see(holder lock.Holder) {
+	if holder.Token >= ln.holder.Token {
+		ln.holder = holder
+	}
+}
+
+// nudge lets the head try.
+func (ln *line) nudge() {
+	head := ln.places.Front().Value.(*place)
+	select {
+	case head.call.nudge <- struct{}{}:
+	default:
+	}
+}
+
+func (p *place) closeOffer() {
+	if p.offer != nil {
+		close(p.offer)
+		p.offer = nil
+	}
+}
+
+func holderOf(g lock.Grant) lock.Holder {
+	return lock.Holder{Owner: g.Owner, Session: g.Session, Token: g.Token, AcquiredAt: g.AcquiredAt}
+}
