@@ -1,13 +1,17 @@
 module github.com/fencelock/fencelock/adapters/rpc
 
-go 1.26
+go 1.26.0
 
 require (
-	github.com/fencelock/fencelock/core v0.0.0
+	connectrpc.com/connect v1.21.1
+	connectrpc.com/grpchealth v1.5.0
+	connectrpc.com/grpcreflect v1.3.1
 	github.com/fencelock/fencelock/contracts/api v0.0.0
+	github.com/fencelock/fencelock/core v0.0.0
+	google.golang.org/protobuf v1.36.12
 )
 
 replace (
-	github.com/fencelock/fencelock/core => ../../core
 	github.com/fencelock/fencelock/contracts/api => ../../contracts/api
+	github.com/fencelock/fencelock/core => ../../core
 )
