@@ -17,12 +17,24 @@ type Client struct {
 	partitioned bool
 	holding     chan struct{} // not nil while answers are held back; closed at resume
 	stopped     chan struct{} // closed when the client has stopped
+	weather     func() Passage
+}
+
+// Passage is what the link does to one call.
+type Passage struct {
+	// There and Back are how long the request and the answer take.
+	There, Back time.Duration
+	// RequestLost and AnswerLost end the call as ambiguous; a lost request is not carried out.
+	RequestLost, AnswerLost bool
 }
 
 // Client returns a new client of the world.
 func (w *World) Client() *Client {
-	return &Client{world: w, stopped: make(chan struct{})}
+	return &Client{world: w, stopped: make(chan struct{}), weather: func() Passage { return Passage{} }}
 }
+
+// Weather makes the link treat each call as drawn. Set it before the client is used.
+func (c *Client) Weather(draw func() Passage) { c.weather = draw }
 
 // Backend returns the client as all ports.
 func (c *Client) Backend() port.Backend { return c.world.steps.backend(c) }
@@ -126,18 +138,14 @@ func call[A any](ctx context.Context, c *Client, step func(now time.Time) (A, er
 	if err := ctx.Err(); err != nil {
 		return none, lock.Contention("the call ended before it was sent", false, err)
 	}
-	w := c.world
-	w.mu.Lock()
-	if c.partitioned || c.gone() || w.closed {
-		err := w.steps.unreachable()
-		w.mu.Unlock()
-		return none, err
+	passage := c.weather()
+	if passage.RequestLost || !travel(ctx, passage.There) {
+		return none, c.world.steps.answerLost(ctx.Err())
 	}
-	now := time.Now()
-	w.pass(now)
-	answer, err := step(now)
-	holding := c.holding
-	w.mu.Unlock()
+	answer, holding, err := carryOut(c, step)
+	if passage.AnswerLost || !travel(ctx, passage.Back) {
+		return none, c.world.steps.answerLost(ctx.Err())
+	}
 	if holding == nil {
 		return answer, err
 	}
@@ -145,8 +153,38 @@ func call[A any](ctx context.Context, c *Client, step func(now time.Time) (A, er
 	case <-holding:
 		return answer, err
 	case <-c.stopped:
-		return none, w.steps.answerLost(nil)
+		return none, c.world.steps.answerLost(nil)
 	case <-ctx.Done():
-		return none, w.steps.answerLost(ctx.Err())
+		return none, c.world.steps.answerLost(ctx.Err())
+	}
+}
+
+// carryOut runs a step as one atomic act at one instant. The answer may be
+// seen once holding is closed, at once if it is nil.
+func carryOut[A any](c *Client, step func(now time.Time) (A, error)) (answer A, holding chan struct{}, err error) {
+	w := c.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c.partitioned || c.gone() || w.closed {
+		return answer, nil, w.steps.unreachable()
+	}
+	now := time.Now()
+	w.pass(now)
+	answer, err = step(now)
+	return answer, c.holding, err
+}
+
+// travel waits for d and reports whether the call still goes on.
+func travel(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
