@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 )
@@ -59,7 +61,7 @@ func (d *inDocker) create(ctx context.Context, version string, args []string) er
 	if err != nil {
 		return err
 	}
-	host, err := publishedHost(ctx)
+	host, err := dockerHost(ctx, d.docker)
 	if err != nil {
 		return err
 	}
@@ -67,6 +69,11 @@ func (d *inDocker) create(ctx context.Context, version string, args []string) er
 	if err != nil {
 		return fmt.Errorf("read port: %w", err)
 	}
+	published := network.PortBinding{HostPort: port}
+	if host == "127.0.0.1" || host == "localhost" {
+		published.HostIP = netip.MustParseAddr("127.0.0.1")
+	}
+	clientPort := network.MustParsePort("2379/tcp")
 	d.address = "http://" + net.JoinHostPort(host, port)
 	command := etcdArgs(dataPath, "http://0.0.0.0:2379", d.address, "http://127.0.0.1:2380")
 	d.container, err = testcontainers.GenericContainer(ctx, testcontainers.GenericContainerRequest{
@@ -74,9 +81,10 @@ func (d *inDocker) create(ctx context.Context, version string, args []string) er
 			Image:        image,
 			Entrypoint:   []string{etcdPath},
 			Cmd:          append(command, args...),
-			ExposedPorts: []string{port + ":2379/tcp"},
+			ExposedPorts: []string{clientPort.String()},
 			Labels:       map[string]string{labelHost: name, labelPID: strconv.Itoa(os.Getpid())},
 			HostConfigModifier: func(config *container.HostConfig) {
+				config.PortBindings = network.PortMap{clientPort: {published}}
 				// A volume is on the machine's disk; the layers of an image are not, and slow to sync.
 				config.Mounts = append(config.Mounts, mount.Mount{Type: mount.TypeVolume, Target: dataPath})
 			},
@@ -87,20 +95,6 @@ func (d *inDocker) create(ctx context.Context, version string, args []string) er
 	}
 	d.watcher, err = watch(d.container.GetContainerID(), d.docker.DaemonHost())
 	return err
-}
-
-// publishedHost is the address at which the daemon publishes ports.
-func publishedHost(ctx context.Context) (string, error) {
-	provider, err := testcontainers.NewDockerProvider()
-	if err != nil {
-		return "", fmt.Errorf("open Docker provider: %w", err)
-	}
-	defer provider.Close()
-	host, err := provider.DaemonHost(ctx)
-	if err != nil {
-		return "", fmt.Errorf("find Docker's host: %w", err)
-	}
-	return host, nil
 }
 
 func (d *inDocker) endpoint() string { return d.address }

@@ -52,9 +52,6 @@ func openDocker(ctx context.Context) (*testcontainers.DockerClient, error) {
 	if _, err := docker.Ping(ctx, client.PingOptions{}); err != nil {
 		return nil, errors.Join(fmt.Errorf("no Docker daemon answers: %w", err), docker.Close())
 	}
-	if err := setHost(ctx, docker); err != nil {
-		return nil, errors.Join(err, docker.Close())
-	}
 	if err := sweep(ctx, docker); err != nil {
 		return nil, errors.Join(err, docker.Close())
 	}
