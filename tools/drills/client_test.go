@@ -1,0 +1,88 @@
+package drills_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/adapters/client"
+	"github.com/fencelock/fencelock/core/clock"
+	"github.com/fencelock/fencelock/tools/drills"
+	"github.com/fencelock/fencelock/tools/testenv"
+)
+
+// A session is dead for everyone no later than this after its TTL (clause SESS-02).
+const deathLag = 2 * time.Second
+
+func TestFrozenClientLosesItsSessionInTime(t *testing.T) {
+	t.Parallel()
+	const ttl = 4 * time.Second
+	s := startServer(t, t.TempDir(), "")
+	holder := drills.Start(t, nil, programs.Path(t, "lockctl"), "--server", s.url(),
+		"run", "--key", "hot", "--ttl", ttl.String(), "--", "sh", "-c", "echo holding; exec sleep 1000")
+	holder.AwaitOutput(t, "holding")
+	waiter := openSession(t, connect(t, s.url()), "waiter", ttl)
+	granted := make(chan time.Time, 1)
+	go func() {
+		if _, err := waiter.Acquire(t.Context(), "hot", client.WithWait(patience)); err != nil {
+			t.Errorf("waiter: %v", err)
+		}
+		granted <- time.Now()
+	}()
+	eventually(t, "the waiter stands in line", func() bool {
+		seen := post(t, s, "LockService/Inspect", `{"key":"hot"}`)
+		return dig(seen, "waiters") == 1.0
+	})
+	holder.Signal(syscall.SIGSTOP)
+	frozen := time.Now()
+	took := within(t, "the waiter gets the frozen client's lock", granted).Sub(frozen)
+	t.Logf("TTL %v: the waiter was granted %v after the freeze", ttl, took)
+	if took > ttl+deathLag {
+		t.Errorf("granted %v after the freeze, promised %v", took, ttl+deathLag)
+	}
+}
+
+func TestClientDeclaresLossBeforeTheStoreFreesTheLock(t *testing.T) {
+	t.Parallel()
+	const ttl = 5 * time.Second
+	faults := map[string]func(*testenv.Proxy){
+		"answers are dropped": func(p *testenv.Proxy) { p.HoldAnswers() },
+		"answers are late":    func(p *testenv.Proxy) { p.Delay(ttl) },
+		"network is cut":      func(p *testenv.Proxy) { p.Cut() },
+	}
+	s := startServer(t, t.TempDir(), "")
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			key := strings.ReplaceAll(name, " ", "-")
+			network := testenv.NewProxy(t, s.addr)
+			held, err := openSession(t, connect(t, "http://"+network.Addr), "holder", ttl).Acquire(t.Context(), key)
+			if err != nil {
+				t.Fatalf("acquire: %v", err)
+			}
+			lost, freed := make(chan time.Duration, 1), make(chan time.Duration, 1)
+			go func() {
+				<-held.Context().Done()
+				lost <- clock.Boot{}.Elapsed()
+			}()
+			waiter := openSession(t, connect(t, s.url()), "waiter", ttl)
+			go func() {
+				if _, err := waiter.Acquire(t.Context(), key, client.WithWait(patience)); err != nil {
+					t.Errorf("waiter: %v", err)
+				}
+				freed <- clock.Boot{}.Elapsed()
+			}()
+			fault(network)
+			declared := within(t, "the holder declares loss", lost)
+			granted := within(t, "the store frees the lock", freed)
+			t.Logf("loss declared %v before the next grant", granted-declared)
+			if declared >= granted {
+				t.Errorf("the next holder was granted %v before the old one declared loss", declared-granted)
+			}
+			if err := held.CheckStillHeld(); err == nil {
+				t.Error("the deposed holder still believes")
+			}
+		})
+	}
+}
