@@ -1,0 +1,116 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/core/lock"
+)
+
+// validate checks all fields together and names the first key that cannot be.
+func (c Config) validate() error {
+	for _, check := range []func() error{c.checkBackend, c.checkTimes, c.checkLimits, c.checkEtcd, c.checkServer} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c Config) checkBackend() error {
+	switch c.Backend {
+	case "etcd":
+		return nil
+	case "postgres":
+		return fmt.Errorf("lock.backend: postgres is not part of this build; it knows etcd")
+	}
+	return fmt.Errorf("lock.backend: %q is not a backend; it knows etcd", c.Backend)
+}
+
+func (c Config) checkTimes() error {
+	if _, err := lock.RoundTTL("lock.session.ttl", c.SessionTTL); err != nil {
+		return err
+	}
+	if c.DefaultLease != 0 {
+		if _, err := lock.RoundTTL("lock.default.lease", c.DefaultLease); err != nil {
+			return err
+		}
+	}
+	if err := between("lock.wait.max", c.MaxWait, time.Second, time.Hour); err != nil {
+		return err
+	}
+	return between("server.drain-timeout", c.DrainTimeout, time.Second, 10*time.Minute)
+}
+
+func between(key string, d, low, high time.Duration) error {
+	if d < low || d > high {
+		return fmt.Errorf("%s: must be %v to %v", key, low, high)
+	}
+	return nil
+}
+
+func (c Config) checkLimits() error {
+	switch {
+	case !(c.SafetyMargin >= 0 && c.SafetyMargin <= 0.9): // also refuses NaN
+		return fmt.Errorf("lock.client.safety-margin: must be 0 to 0.9")
+	case c.HandoffLimit < 0:
+		return fmt.Errorf("lock.handoff.limit: must not be negative")
+	case c.WaitersPerKey < 1:
+		return fmt.Errorf("lock.waiters.per-key: must be at least 1")
+	case c.WaitersTotal < c.WaitersPerKey:
+		return fmt.Errorf("lock.waiters.total: must be at least lock.waiters.per-key")
+	}
+	return nil
+}
+
+func (c Config) checkEtcd() error {
+	if c.EtcdPrefix == "" {
+		return fmt.Errorf("etcd.prefix: must not be empty")
+	}
+	if c.EtcdDataDir == "" {
+		return fmt.Errorf("etcd.data-dir: must not be empty")
+	}
+	for _, endpoint := range c.EtcdEndpoints {
+		if strings.ContainsAny(endpoint, " \t") {
+			return fmt.Errorf("etcd.endpoints: %q is not an address", endpoint)
+		}
+	}
+	return nil
+}
+
+func (c Config) checkServer() error {
+	for _, a := range []struct{ key, addr string }{{"server.addr", c.ServerAddr}, {"admin.addr", c.AdminAddr}} {
+		if _, _, err := net.SplitHostPort(a.addr); err != nil {
+			return fmt.Errorf("%s: %q is not host:port", a.key, a.addr)
+		}
+	}
+	if _, err := c.Level(); err != nil {
+		return fmt.Errorf("log.level: %q is none of debug, info, warn, error", c.LogLevel)
+	}
+	if c.LogFormat != "json" && c.LogFormat != "text" {
+		return fmt.Errorf("log.format: %q is none of json, text", c.LogFormat)
+	}
+	return nil
+}
+
+// Level is LogLevel for slog.
+func (c Config) Level() (slog.Level, error) {
+	var level slog.Level
+	err := level.UnmarshalText([]byte(c.LogLevel))
+	return level, err
+}
+
+// OpenToNetwork lists the keys of addresses that other machines can reach.
+func (c Config) OpenToNetwork() []string {
+	var open []string
+	for _, a := range []struct{ key, addr string }{{"server.addr", c.ServerAddr}, {"admin.addr", c.AdminAddr}} {
+		host, _, _ := net.SplitHostPort(a.addr)
+		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			open = append(open, a.key)
+		}
+	}
+	return open
+}
