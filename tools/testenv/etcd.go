@@ -128,15 +128,12 @@ func (s *sharedEtcd) find(from settings) (*EtcdServer, error) {
 	if from.allows(wayAddress) && len(from.etcd) > 0 {
 		return &EtcdServer{Endpoints: from.etcd}, nil
 	}
-	dir, err := os.MkdirTemp("", "fencelock-etcd-")
-	if err != nil {
-		return nil, fmt.Errorf("make folder for etcd: %w", err)
-	}
 	// The server outlives the test that needs it first, so no test's context bounds it.
-	s.host, err = launch(context.Background(), from, dir, nil)
+	h, err := launch(context.Background(), from, "", nil)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, err
 	}
+	s.host = h
 	return &EtcdServer{Endpoints: []string{s.host.endpoint()}}, nil
 }
 
@@ -152,7 +149,8 @@ func (s *sharedEtcd) stop() {
 	s.tried, s.server, s.err, s.host = false, nil, nil, nil
 }
 
-// launch starts an etcd by the first way that is allowed and works.
+// launch starts an etcd by the first way that is allowed and works. A local one keeps its
+// data in dir, or in a new folder if that is empty.
 func launch(ctx context.Context, s settings, dir string, args []string) (host, error) {
 	ways := []struct {
 		name string

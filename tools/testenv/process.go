@@ -49,6 +49,11 @@ func newProcess(ctx context.Context, s settings, dir string, args []string) (hos
 	if err != nil {
 		return nil, err
 	}
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "fencelock-etcd-"); err != nil {
+			return nil, fmt.Errorf("make folder for etcd: %w", err)
+		}
+	}
 	return &process{
 		binary: binary, dir: dir, client: "http://" + client, peer: "http://" + peer, args: args,
 	}, nil

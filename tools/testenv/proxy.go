@@ -245,9 +245,7 @@ func (g *gate) wait(at time.Time, cut <-chan struct{}) bool {
 		}
 		var ripe <-chan time.Time
 		if !held {
-			timer := time.NewTimer(due)
-			defer timer.Stop()
-			ripe = timer.C
+			ripe = time.After(due)
 		}
 		select {
 		case <-ripe:

@@ -91,6 +91,8 @@ type recorder struct {
 	lines []string
 }
 
+func (r *recorder) Helper() {}
+
 func (r *recorder) Fatalf(format string, args ...any) {
 	r.mu.Lock()
 	r.lines = append(r.lines, fmt.Sprintf(format, args...))

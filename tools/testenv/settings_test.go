@@ -1,0 +1,52 @@
+package testenv
+
+import (
+	"os"
+	"slices"
+	"testing"
+)
+
+func TestAddressesInTheEnvironmentComeFirst(t *testing.T) {
+	t.Setenv(envWay, "")
+	t.Setenv(envEtcd, " 127.0.0.1:1, http://127.0.0.1:2 ,")
+	var s sharedEtcd
+	server, err := s.get()
+	want := []string{"127.0.0.1:1", "http://127.0.0.1:2"}
+	if err != nil || !slices.Equal(server.Endpoints, want) {
+		t.Fatalf("got %v and %v, want %v", server, err, want)
+	}
+	if s.host != nil {
+		t.Fatal("a server was started beside the address")
+	}
+}
+
+func TestForcedAddressWithoutOneFails(t *testing.T) {
+	t.Setenv(envWay, wayAddress)
+	t.Setenv(envEtcd, "")
+	var s sharedEtcd
+	if server, err := s.get(); err == nil {
+		t.Fatalf("got %v, want an error", server)
+	}
+}
+
+func TestVersionComesFromTheEnvironment(t *testing.T) {
+	t.Setenv(envEtcdVersion, "3.5.21")
+	if got := readSettings().version; got != "3.5.21" {
+		t.Fatalf("version %q, want 3.5.21", got)
+	}
+	t.Setenv(envEtcdVersion, "")
+	if got := readSettings().version; got != EtcdVersion {
+		t.Fatalf("version %q, want %s", got, EtcdVersion)
+	}
+}
+
+func TestOnlyDeadProcessesAreGone(t *testing.T) {
+	t.Parallel()
+	if gone(os.Getpid()) {
+		t.Fatal("this process counts as gone")
+	}
+	const never = 1 << 30 // above every system's limit
+	if !gone(never) {
+		t.Fatal("a process that cannot exist does not count as gone")
+	}
+}
