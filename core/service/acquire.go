@@ -68,7 +68,7 @@ func (s *Service) acquire(ctx context.Context, req AcquireRequest, arrived time.
 func (s *Service) queue(ctx context.Context, req AcquireRequest, arrived time.Duration) (AcquireResult, error) {
 	if req.Wait == 0 && !s.lines.has(req.GrantRequest) {
 		_, holder := s.lines.front(req.Key)
-		return s.conclude(ctx, req, arrived, holder, false)
+		return s.conclude(ctx, req, arrived, departure{holder: holder})
 	}
 	for failures := 0; ; failures++ {
 		began := s.clock.Elapsed()
@@ -103,12 +103,13 @@ func (s *Service) rest(ctx context.Context, d, until time.Duration) bool {
 // conclude answers a call whose wait is over and that has no place in line. Held is an
 // answer for a live session only, and only while the store can be asked, so it
 // asks, and finds a grant whose answer was lost.
-func (s *Service) conclude(
-	ctx context.Context, req AcquireRequest, arrived time.Duration, holder lock.Holder, unsettled bool,
-) (AcquireResult, error) {
+func (s *Service) conclude(ctx context.Context, req AcquireRequest, arrived time.Duration, d departure) (AcquireResult, error) {
 	began := s.clock.Elapsed()
 	grants, err := s.locksOf(ctx, req.Session)
 	if err != nil {
+		if d.unknown && lock.IsRetryable(err) {
+			err = lock.Contention("the wait ended before its outcome was known", true, err)
+		}
 		return AcquireResult{}, err
 	}
 	for _, g := range grants {
@@ -117,9 +118,10 @@ func (s *Service) conclude(
 			return grantedBy(arrived, answer{grant: g, began: began}), nil
 		}
 	}
-	if unsettled {
-		return AcquireResult{}, lock.Contention("the wait ended before the outcome of a handoff was known", true, nil)
+	if d.unsettled {
+		return AcquireResult{}, lock.Contention("the wait ended before its outcome was known", true, nil)
 	}
+	holder := d.holder
 	if holder.Token == 0 {
 		info, err := s.read(ctx, req.Key)
 		if err != nil {

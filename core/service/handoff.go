@@ -36,8 +36,8 @@ func (l *lines) offer(from port.GrantRef, limit int) (p *place, req port.GrantRe
 	return nil, req, false
 }
 
-// handed ends an offer whose handoff happened. It reports whether the waiter
-// learns of its grant by this.
+// handed ends an offer whose handoff happened. It reports whether this is the
+// first report of the grant: the waiter's own try may have found it.
 func (l *lines) handed(p *place, from port.GrantRef, a answer, now time.Duration) (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +48,10 @@ func (l *lines) handed(p *place, from port.GrantRef, a answer, now time.Duration
 	l.remember(from.Key, chain{token: a.grant.Token, count: count})
 	p.line.see(holderOf(a.grant))
 	p.line.notBefore = now + handoffQuiet
-	return l.end(p, nil, a)
+	first = !p.granted
+	l.end(p, nil, a)
+	p.granted = true
+	return first
 }
 
 func (l *lines) remember(key lock.Key, c chain) {

@@ -59,6 +59,8 @@ type place struct {
 	offer chan struct{}
 	// doubt is set while a store call may still have granted, or may yet grant.
 	doubt *doubt
+	// granted: the grant has been reported.
+	granted bool
 }
 
 // doubt remembers a call with an unknown outcome.
@@ -122,7 +124,7 @@ func (l *lines) join(req port.GrantRequest, c *call, holder lock.Holder, inDoubt
 		p.req, p.call = req, c
 	} else {
 		ln := l.byKey[req.Key]
-		if err := l.room(ln); err != nil {
+		if err := l.room(ln, inDoubt); err != nil {
 			return nil, err
 		}
 		if ln == nil {
@@ -141,12 +143,13 @@ func (l *lines) join(req port.GrantRequest, c *call, holder lock.Holder, inDoubt
 }
 
 // room refuses one more waiter where a limit is reached.
-func (l *lines) room(ln *line) error {
+func (l *lines) room(ln *line, inDoubt bool) error {
 	full := func(what string, limit int) error {
 		return &lock.Error{
-			Code:       lock.CodeTooManyWaiters,
-			Message:    what + " of this server is reached (limit " + strconv.Itoa(limit) + ")",
-			RetryAfter: fullRetryAfter,
+			Code:           lock.CodeTooManyWaiters,
+			Message:        what + " of this server is reached (limit " + strconv.Itoa(limit) + ")",
+			OutcomeUnknown: inDoubt,
+			RetryAfter:     fullRetryAfter,
 		}
 	}
 	if ln != nil && ln.places.Len() >= l.maxPerKey {
@@ -209,6 +212,7 @@ func (l *lines) end(p *place, by *call, a answer) (first bool) {
 		return false
 	}
 	l.remove(p)
+	p.granted = a.err == nil
 	if p.call != by {
 		p.call.answers <- a
 	}
@@ -236,12 +240,13 @@ func (l *lines) look(p *place, c *call, now time.Duration) state {
 }
 
 // saw notes who stood in the way of the place's own try.
-func (l *lines) saw(p *place, holder lock.Holder) {
+func (l *lines) saw(p *place, c *call, holder lock.Holder) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p.line.see(holder)
-	// A handoff can happen as long as the grant that it ends is there.
-	if p.doubt != nil && holder.Token > p.doubt.from {
+	// A handoff can happen as long as the grant that it ends is there. The try of
+	// a call that has lost its place says nothing about a later one.
+	if p.call == c && p.doubt != nil && holder.Token > p.doubt.from {
 		p.doubt = nil
 	}
 }

@@ -33,7 +33,7 @@ func (s *Service) stand(
 	}()
 	deadline := time.NewTimer(arrived + req.Wait - s.clock.Elapsed())
 	defer deadline.Stop()
-	h := &head{service: s, req: req.GrantRequest, call: c, place: p}
+	h := &head{service: s, req: req.GrantRequest, call: c, place: p, heldAt: -1}
 	defer h.stop()
 	for {
 		if a := h.contend(ctx); a != nil {
@@ -89,8 +89,10 @@ func (s *Service) depart(ctx context.Context, req AcquireRequest, h *head, early
 			return AcquireResult{}, errLeft(ctx, d.unknown)
 		case early != nil:
 			return AcquireResult{}, early(d.unknown)
+		case h.heldAt >= arrived+req.Wait && !d.unknown:
+			return AcquireResult{Attempt: port.Attempt{Holder: d.holder}}, nil // the store has just said so
 		default:
-			return s.conclude(ctx, req, arrived, d.holder, d.unsettled)
+			return s.conclude(ctx, req, arrived, d)
 		}
 	}
 }
@@ -109,6 +111,8 @@ type head struct {
 	// fallback: the timer is the fallback poll; polled: that poll led to this try.
 	fallback, polled bool
 	failures         int
+	// heldAt is when the last try found the key held; -1 if it did not.
+	heldAt time.Duration
 }
 
 // contend makes a try if the call stands first and need not pause. It returns
@@ -134,8 +138,8 @@ func (h *head) contend(ctx context.Context) *answer {
 	case err == nil && attempt.Granted:
 		return h.won(ctx, answer{grant: attempt.Grant, began: now})
 	case err == nil:
-		h.failures = 0
-		s.lines.saw(h.place, attempt.Holder)
+		h.failures, h.heldAt = 0, s.clock.Elapsed()
+		s.lines.saw(h.place, h.call, attempt.Holder)
 		h.await(attempt.Holder)
 		return nil
 	case lock.IsRetryable(err):
@@ -144,6 +148,7 @@ func (h *head) contend(ctx context.Context) *answer {
 		}
 		h.sleep(backoff(h.failures), false)
 		h.failures++
+		h.heldAt = -1
 		return nil
 	}
 	a := answer{err: err}
