@@ -1,0 +1,228 @@
+package etcd
+
+import (
+	"context"
+	"encoding/base64"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fencelock/fencelock/core/lock"
+	"github.com/fencelock/fencelock/core/port"
+)
+
+// cursorDigits is how much of a session id a page token shows: enough to be
+// unique, with 72 bits left that nobody can guess.
+const cursorDigits = 14
+
+// Grants implements port.Catalog.
+func (s *Store) Grants(
+	ctx context.Context, namespace, prefix string, page port.Page,
+) (grants []lock.Grant, next string, err error) {
+	listing := "g\x00" + namespace + "\x00" + prefix
+	last, size, err := openPage(listing, page)
+	if err != nil {
+		return nil, "", err
+	}
+	folder := s.keys.folder(grantFolder) + namespace + "/"
+	from, end := folder+prefix, clientv3.GetPrefixRangeEnd(folder+prefix)
+	if last != "" {
+		from = folder + last + "\x00"
+	}
+	for {
+		found, more, err := s.grantsFrom(ctx, from, end, size+1-len(grants))
+		if err != nil {
+			return nil, "", err
+		}
+		for _, v := range found {
+			if v.live() {
+				grants = append(grants, v.grant.grant)
+			}
+		}
+		if len(grants) > size {
+			grants = grants[:size]
+			return grants, pageToken(listing, grants[size-1].Key.Name()), nil
+		}
+		if !more {
+			return grants, "", nil
+		}
+		from = s.keys.grant(found[len(found)-1].key) + "\x00"
+	}
+}
+
+// grantsFrom reads up to n grants of a range, live or lapsed, with their leases, at one revision.
+func (s *Store) grantsFrom(ctx context.Context, from, end string, n int) (views []*view, more bool, err error) {
+	resp, err := s.fetch(ctx, clientv3.OpGet(s.keys.meta()),
+		clientv3.OpGet(from, clientv3.WithRange(end), clientv3.WithLimit(int64(n)), clientv3.WithKeysOnly()))
+	if err != nil {
+		return nil, false, err
+	}
+	e, err := decodeEpoch(resp.Responses[0].GetResponseRange().GetKvs())
+	if err != nil {
+		return nil, false, err
+	}
+	var keys []lock.Key
+	for _, kv := range resp.Responses[1].GetResponseRange().GetKvs() {
+		if key, ok := s.keys.lockKey(grantFolder, kv.Key); ok {
+			keys = append(keys, key)
+		}
+	}
+	views, err = s.viewsAt(ctx, keys, e, resp.Header.Revision)
+	return views, resp.Responses[1].GetResponseRange().GetMore() && len(views) > 0, err
+}
+
+// Sessions implements port.Catalog. The order is that of the ids.
+func (s *Store) Sessions(ctx context.Context, page port.Page) (sessions []lock.Session, next string, err error) {
+	const listing = "s"
+	last, size, err := openPage(listing, page)
+	if err != nil {
+		return nil, "", err
+	}
+	folder := s.keys.folder(sessionFolder)
+	from := folder
+	if last != "" {
+		from = clientv3.GetPrefixRangeEnd(folder + last)
+	}
+	resp, err := s.fetch(ctx, clientv3.OpGet(from,
+		clientv3.WithRange(clientv3.GetPrefixRangeEnd(folder)), clientv3.WithLimit(int64(size)+1)))
+	if err != nil {
+		return nil, "", err
+	}
+	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
+		_, rest := s.keys.split(kv.Key)
+		id, err := lock.ParseSessionID(rest)
+		if err != nil {
+			return nil, "", foreign(kv, err)
+		}
+		session, err := decodeSession(id, kv)
+		if err != nil {
+			return nil, "", err
+		}
+		sessions = append(sessions, session)
+	}
+	if len(sessions) > size {
+		sessions = sessions[:size]
+		next = pageToken(listing, sessions[size-1].ID.Reveal()[:cursorDigits])
+	}
+	return sessions, next, nil
+}
+
+// Revocations implements port.Catalog. Records are few and of all namespaces; it reads on
+// until the page is full.
+func (s *Store) Revocations(
+	ctx context.Context, namespace string, page port.Page,
+) (revocations []lock.Revocation, next string, err error) {
+	listing := "a\x00" + namespace
+	last, size, err := openPage(listing, page)
+	if err != nil {
+		return nil, "", err
+	}
+	end := clientv3.GetPrefixRangeEnd(s.keys.folder(auditFolder))
+	if last != "" {
+		end = s.keys.audit(last)
+	}
+	for {
+		resp, err := s.fetch(ctx, clientv3.OpGet(s.keys.folder(auditFolder), clientv3.WithRange(end),
+			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(int64(size)+1)))
+		if err != nil {
+			return nil, "", err
+		}
+		found := resp.Responses[0].GetResponseRange()
+		for _, kv := range found.GetKvs() {
+			end = string(kv.Key)
+			r, err := decode[auditRecord](kv)
+			if err != nil {
+				return nil, "", err
+			}
+			if r.Namespace != namespace {
+				continue
+			}
+			if len(revocations) == size {
+				return revocations, pageToken(listing, revocations[size-1].ID), nil
+			}
+			_, id := s.keys.split(kv.Key)
+			revocation, err := r.revocation(id, kv.ModRevision)
+			if err != nil {
+				return nil, "", foreign(kv, err)
+			}
+			revocations = append(revocations, revocation)
+		}
+		if !found.GetMore() {
+			return revocations, "", nil
+		}
+	}
+}
+
+// Counts implements port.Catalog. A lapsed grant counts until its key or its session is used again.
+func (s *Store) Counts(ctx context.Context) (port.Counts, error) {
+	count := func(folder string) clientv3.Op {
+		return clientv3.OpGet(s.keys.folder(folder), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	}
+	resp, err := s.fetch(ctx, count(grantFolder), count(sessionFolder))
+	if err != nil {
+		return port.Counts{}, err
+	}
+	return port.Counts{
+		Grants:   int(resp.Responses[0].GetResponseRange().GetCount()),
+		Sessions: int(resp.Responses[1].GetResponseRange().GetCount()),
+	}, nil
+}
+
+// Read implements port.LockStore.
+func (s *Store) Read(ctx context.Context, key lock.Key) (lock.Info, error) {
+	resp, err := s.fetch(ctx, append(s.viewOps(key, lock.SessionID{}), clientv3.OpGet(s.keys.floor(key)))...)
+	if err != nil {
+		return lock.Info{}, err
+	}
+	v, err := s.decodeView(key, resp.Header.Revision, resp.Responses)
+	if err != nil {
+		return lock.Info{}, err
+	}
+	info := lock.Info{Key: key}
+	if kvs := resp.Responses[len(resp.Responses)-1].GetResponseRange().GetKvs(); len(kvs) > 0 {
+		r, err := decode[floorRecord](kvs[0])
+		if err != nil {
+			return lock.Info{}, err
+		}
+		info.Floor = lock.Token(r.Base + kvs[0].ModRevision)
+	}
+	if !v.live() {
+		return info, nil
+	}
+	g, live, err := s.withRemaining(ctx, v)
+	if err != nil {
+		return lock.Info{}, err
+	}
+	if live {
+		info.Held, info.Grant = true, g
+	}
+	return info, nil
+}
+
+// ReapExpired implements port.LockStore. etcd ends leases by itself, so there is nothing to do.
+func (s *Store) ReapExpired(context.Context) (int, error) { return 0, nil }
+
+// openPage checks a page and returns where the previous one ended.
+func openPage(listing string, page port.Page) (last string, size int, err error) {
+	size = page.Size
+	if size < 1 || size > port.MaxPageSize {
+		return "", 0, lock.Invalid("page_size", "must be 1 to 1000")
+	}
+	if page.Token == "" {
+		return "", size, nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(page.Token)
+	if err != nil {
+		return "", 0, lock.Invalid("page_token", "is not one of this listing")
+	}
+	last, ours := strings.CutPrefix(string(text), listing+"\x00\x00")
+	if !ours || last == "" {
+		return "", 0, lock.Invalid("page_token", "is not one of this listing")
+	}
+	return last, size, nil
+}
+
+// pageToken names the end of a page.
+func pageToken(listing, last string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(listing + "\x00\x00" + last))
+}

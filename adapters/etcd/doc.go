@@ -1,0 +1,2 @@
+// Package etcd keeps Fencelock's sessions, grants and revocations in etcd.
+package etcd

@@ -1,0 +1,251 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fencelock/fencelock/core/lock"
+	"github.com/fencelock/fencelock/core/port"
+)
+
+// feedBacklog is how many events a subscriber may fall behind.
+const feedBacklog = 256
+
+// feed tells subscribers of what ended. It holds two watches, from the first subscription
+// on: over session records and leases of grants, deletions only, and over audit records, puts only.
+type feed struct {
+	store *Store
+
+	mu    sync.Mutex
+	subs  map[*subscription]struct{}
+	open  bool
+	ready bool
+	over  bool
+}
+
+func newFeed(s *Store) *feed { return &feed{store: s, subs: map[*subscription]struct{}{}} }
+
+// subscription is one subscriber. Sends and the close of events happen under the feed's mutex.
+type subscription struct {
+	feed   *feed
+	events chan port.FeedEvent
+}
+
+// Subscribe implements port.Feed.
+func (s *Store) Subscribe() port.Subscription { return s.feed.subscribe() }
+
+func (f *feed) subscribe() *subscription {
+	sub := &subscription{feed: f, events: make(chan port.FeedEvent, feedBacklog)}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over {
+		close(sub.events)
+		return sub
+	}
+	f.subs[sub] = struct{}{}
+	if f.ready {
+		sub.send(port.FeedEvent{Kind: port.Resync})
+	}
+	if !f.open {
+		f.open = true
+		f.store.work.Go(f.run)
+	}
+	return sub
+}
+
+// Events implements port.Subscription.
+func (sub *subscription) Events() <-chan port.FeedEvent { return sub.events }
+
+// Close implements port.Subscription.
+func (sub *subscription) Close() {
+	sub.feed.mu.Lock()
+	defer sub.feed.mu.Unlock()
+	if _, open := sub.feed.subs[sub]; open {
+		delete(sub.feed.subs, sub)
+		close(sub.events)
+	}
+}
+
+// send never blocks. The last place in the channel is kept for a Resync, which
+// stands for itself and for all that finds no place behind it.
+func (sub *subscription) send(ev port.FeedEvent) {
+	switch len(sub.events) {
+	case cap(sub.events):
+	case cap(sub.events) - 1:
+		sub.events <- port.FeedEvent{Kind: port.Resync}
+	default:
+		sub.events <- ev
+	}
+}
+
+// endAll ends every subscription, present and future.
+func (f *feed) endAll() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.over = true
+	for sub := range f.subs {
+		delete(f.subs, sub)
+		close(sub.events)
+	}
+}
+
+func (f *feed) tell(events ...port.FeedEvent) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, ev := range events {
+		for sub := range f.subs {
+			sub.send(ev)
+		}
+	}
+}
+
+// setReady tells all subscribers to look for themselves when the feed is in place.
+func (f *feed) setReady(ready bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ready = ready
+	if ready {
+		for sub := range f.subs {
+			sub.send(port.FeedEvent{Kind: port.Resync})
+		}
+	}
+}
+
+// run keeps the watches open until the Store ends.
+func (f *feed) run() {
+	for {
+		err := f.watch()
+		if f.store.life.Err() != nil {
+			return
+		}
+		f.setReady(false)
+		f.store.report(Incident{Kind: FeedRestarted, Err: err})
+		select {
+		case <-f.store.life.Done():
+			return
+		case <-time.After(reopenPause):
+		}
+	}
+}
+
+func (f *feed) watch() error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(f.store.life))
+	defer cancel()
+	keys, watcher := f.store.keys, f.store.clients.Watcher
+	ends := watcher.Watch(ctx, keys.folder(sessionFolder), clientv3.WithRange(keys.folder(afterCaps)),
+		clientv3.WithFilterPut(), clientv3.WithPrevKV(), clientv3.WithCreatedNotify())
+	acts := watcher.Watch(ctx, keys.folder(auditFolder), clientv3.WithPrefix(),
+		clientv3.WithFilterDelete(), clientv3.WithCreatedNotify())
+	for missing := 2; ; {
+		var resp clientv3.WatchResponse
+		var ok bool
+		select {
+		case resp, ok = <-ends:
+		case resp, ok = <-acts:
+		}
+		if err := watchErr(resp, ok); err != nil {
+			return err
+		}
+		if resp.Created {
+			if missing--; missing == 0 {
+				f.setReady(true)
+			}
+		}
+		if err := f.report(ctx, resp.Events); err != nil {
+			return err
+		}
+	}
+}
+
+// report turns changes of the store into events.
+func (f *feed) report(ctx context.Context, changes []*clientv3.Event) error {
+	var lapses []*lapse
+	for _, ev := range changes {
+		folder, rest := f.store.keys.split(ev.Kv.Key)
+		switch folder {
+		case sessionFolder:
+			if id, err := lock.ParseSessionID(rest); err == nil {
+				f.store.members.forget(id)
+				f.tell(port.FeedEvent{Kind: port.SessionOver, Session: id})
+			}
+		case auditFolder:
+			f.tell(f.act(ev.Kv))
+		case capFolder:
+			if l := f.lapse(ev); l != nil {
+				lapses = append(lapses, l)
+			}
+		}
+	}
+	return f.confirm(ctx, lapses)
+}
+
+// act is the event of an audit record. One of no key has ended all grants.
+func (f *feed) act(kv *mvccpb.KeyValue) port.FeedEvent {
+	r, err := decode[auditRecord](kv)
+	if err == nil && r.Key != "" {
+		if rev, err := r.revocation("", kv.ModRevision); err == nil {
+			return port.FeedEvent{
+				Kind: port.GrantRevoked, Key: rev.Key, Session: rev.PreviousSession, Token: rev.PreviousToken,
+			}
+		}
+	}
+	return port.FeedEvent{Kind: port.Resync}
+}
+
+// lapse is a lease of a grant that ended at a revision, perhaps together with the grant.
+type lapse struct {
+	event port.FeedEvent
+	rev   int64
+	base  int64
+}
+
+func (f *feed) lapse(ev *clientv3.Event) *lapse {
+	key, ok := f.store.keys.lockKey(capFolder, ev.Kv.Key)
+	if !ok || ev.PrevKv == nil {
+		return nil
+	}
+	r, err := decode[capRecord](ev.PrevKv)
+	if err != nil {
+		return nil
+	}
+	session, err := lock.ParseSessionID(r.Session)
+	if err != nil {
+		return nil
+	}
+	token := lock.Token(r.Token)
+	if token == 0 {
+		token = lock.Token(r.Base + ev.PrevKv.ModRevision)
+	}
+	return &lapse{
+		event: port.FeedEvent{Kind: port.GrantLapsed, Key: key, Session: session, Token: token},
+		rev:   ev.Kv.ModRevision, base: r.Base,
+	}
+}
+
+// confirm tells of those leases that ended while their grant still stood. The others
+// ended with a release, a revocation or a death.
+func (f *feed) confirm(ctx context.Context, lapses []*lapse) error {
+	for batch := range slices.Chunk(lapses, maxOps) {
+		var ops []clientv3.Op
+		for _, l := range batch {
+			ops = append(ops, clientv3.OpGet(f.store.keys.grant(l.event.Key), clientv3.WithRev(l.rev), clientv3.WithKeysOnly()))
+		}
+		resp, err := f.store.fetch(ctx, ops...)
+		if err != nil {
+			return errors.Join(errWatchEnded, err) // the feed starts anew, with a Resync
+		}
+		for i, l := range batch {
+			kvs := resp.Responses[i].GetResponseRange().GetKvs()
+			if len(kvs) > 0 && lock.Token(l.base+kvs[0].ModRevision) == l.event.Token {
+				f.tell(l.event)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fencelock/fencelock/core/lock"
+	"github.com/fencelock/fencelock/core/port"
+)
+
+const (
+	// linger is how long the shared watch stays open when nobody waits any more.
+	linger = 30 * time.Second
+	// reopenPause keeps a watch that fails at once from being opened in a tight loop.
+	reopenPause = 100 * time.Millisecond
+)
+
+// hub wakes waiters. It holds one watch over all grants and their leases, for deletions only,
+// open and in step with the store while anyone waits.
+type hub struct {
+	store *Store
+
+	mu    sync.Mutex
+	waits map[lock.Key]map[*wake]struct{}
+	open  bool // a watch is open or being opened
+	ready bool // the watch sees every deletion from now on
+	idle  bool // nobody has waited since the last look
+}
+
+func newHub(s *Store) *hub { return &hub{store: s, waits: map[lock.Key]map[*wake]struct{}{}} }
+
+// wake is one registration.
+type wake struct {
+	hub   *hub
+	key   lock.Key
+	fired chan struct{}
+}
+
+// Register implements port.ReleaseWaiter.
+func (s *Store) Register(key lock.Key, _ lock.Token) port.Wake { return s.waiters.register(key) }
+
+func (h *hub) register(key lock.Key) *wake {
+	w := &wake{hub: h, key: key, fired: make(chan struct{}, 1)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.waits[key] == nil {
+		h.waits[key] = map[*wake]struct{}{}
+	}
+	h.waits[key][w] = struct{}{}
+	h.idle = false
+	if !h.open && h.store.life.Err() == nil {
+		h.open = true
+		h.store.work.Go(h.run)
+	}
+	return w
+}
+
+// Fired implements port.Wake.
+func (w *wake) Fired() <-chan struct{} { return w.fired }
+
+// Cancel implements port.Wake.
+func (w *wake) Cancel() {
+	h := w.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.waits[w.key], w)
+	if len(h.waits[w.key]) == 0 {
+		delete(h.waits, w.key)
+	}
+}
+
+func (w *wake) fire() {
+	select {
+	case w.fired <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps the watch open until nobody has waited for a while, or the Store ends.
+func (h *hub) run() {
+	var next int64 // the revision to resume from; 0 for now
+	for {
+		resume, err := h.watch(next)
+		if err == nil {
+			return
+		}
+		next = resume
+		h.lost(next == 0, err)
+		select {
+		case <-h.store.life.Done():
+		case <-time.After(reopenPause):
+		}
+	}
+}
+
+// watch watches from the revision next until the watch fails. It returns a nil error when it is
+// not needed any more, else the revision from which nothing was missed; 0 if that is lost.
+func (h *hub) watch(next int64) (int64, error) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(h.store.life))
+	defer cancel()
+	keys := h.store.keys
+	events := h.store.clients.Watcher.Watch(ctx, keys.folder(grantFolder), clientv3.WithRange(keys.folder(afterCaps)),
+		clientv3.WithFilterPut(), clientv3.WithRev(next), clientv3.WithCreatedNotify())
+	tick := time.NewTicker(linger)
+	defer tick.Stop()
+	for {
+		select {
+		case <-h.store.life.Done():
+			return 0, nil
+		case <-tick.C:
+			if h.leave() {
+				return 0, nil
+			}
+		case resp, ok := <-events:
+			if err := watchErr(resp, ok); err != nil {
+				return resumeFrom(next, err), err
+			}
+			if resp.Created {
+				h.established(next == 0)
+			}
+			next = max(next, resp.Header.Revision+1)
+			h.deleted(resp.Events)
+		}
+	}
+}
+
+// watchErr returns why a watch has ended.
+func watchErr(resp clientv3.WatchResponse, ok bool) error {
+	if err := resp.Err(); err != nil {
+		return err
+	}
+	if !ok {
+		return errWatchEnded
+	}
+	return nil
+}
+
+// resumeFrom returns the revision to resume from after the error.
+func resumeFrom(next int64, err error) int64 {
+	if errors.Is(rpctypes.Error(err), rpctypes.ErrCompacted) {
+		return 0
+	}
+	return next
+}
+
+// established: whoever registered before a fresh watch was in place may have
+// missed the event it waits for, and looks again.
+func (h *hub) established(fresh bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ready = true
+	if fresh {
+		h.wakeAll()
+	}
+}
+
+// lost: the watch has failed. A gap is made good by the next one that is established.
+func (h *hub) lost(gap bool, err error) {
+	h.mu.Lock()
+	h.ready = false
+	h.mu.Unlock()
+	if gap {
+		h.store.report(Incident{Kind: WatchRestarted, Err: err})
+	}
+}
+
+// leave closes the hub if nobody waits and nobody has since the last look.
+func (h *hub) leave() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.waits) > 0 {
+		h.idle = false
+		return false
+	}
+	if !h.idle {
+		h.idle = true
+		return false
+	}
+	h.open, h.ready, h.idle = false, false, false
+	return true
+}
+
+// deleted wakes who waits for a key whose grant, or whose grant's lease, is gone.
+func (h *hub) deleted(events []*clientv3.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, ev := range events {
+		folder, _ := h.store.keys.split(ev.Kv.Key)
+		if folder != grantFolder && folder != capFolder {
+			continue
+		}
+		if key, ok := h.store.keys.lockKey(folder, ev.Kv.Key); ok {
+			for w := range h.waits[key] {
+				w.fire()
+			}
+		}
+	}
+}
+
+func (h *hub) wakeAll() {
+	for _, waits := range h.waits {
+		for w := range waits {
+			w.fire()
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package etcd
+
+import (
+	"strings"
+
+	"github.com/fencelock/fencelock/core/lock"
+)
+
+// keyspace is the prefix of everything that one Fencelock keeps in an etcd,
+// with its trailing slash.
+type keyspace string
+
+// The folders under the prefix.
+const (
+	auditFolder   = "a/" // a/<id in the store's order>: audit records
+	floorFolder   = "f/" // f/<namespace>/<key>: what revocations have condemned
+	grantFolder   = "g/" // g/<namespace>/<key>: grants
+	metaKey       = "meta"
+	sessionFolder = "s/" // s/<session id>: session records
+	capFolder     = "x/" // x/<namespace>/<key>: leases of grants
+	// afterCaps sorts behind every capFolder key, so that [sessionFolder, afterCaps) and
+	// [grantFolder, afterCaps) are ranges for one watch each.
+	afterCaps = "y"
+)
+
+func (p keyspace) grant(k lock.Key) string { return string(p) + grantFolder + k.String() }
+
+func (p keyspace) limit(k lock.Key) string { return string(p) + capFolder + k.String() }
+
+func (p keyspace) floor(k lock.Key) string { return string(p) + floorFolder + k.String() }
+
+func (p keyspace) session(id lock.SessionID) string { return string(p) + sessionFolder + id.Reveal() }
+
+func (p keyspace) audit(id string) string { return string(p) + auditFolder + id }
+
+func (p keyspace) meta() string { return string(p) + metaKey }
+
+func (p keyspace) folder(name string) string { return string(p) + name }
+
+// split returns the folder of a raw key, with its slash, and the rest.
+func (p keyspace) split(raw []byte) (folder, rest string) {
+	text, ours := strings.CutPrefix(string(raw), string(p))
+	if !ours || len(text) < 2 || text[1] != '/' {
+		return "", ""
+	}
+	return text[:2], text[2:]
+}
+
+// lockKey returns the key that a raw key of the folder is about; ok is false
+// for what this package never wrote.
+func (p keyspace) lockKey(folder string, raw []byte) (key lock.Key, ok bool) {
+	in, rest := p.split(raw)
+	namespace, name, cut := strings.Cut(rest, "/")
+	if in != folder || !cut {
+		return lock.Key{}, false
+	}
+	key, err := lock.NewKey(namespace, name)
+	return key, err == nil
+}

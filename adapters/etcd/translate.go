@@ -1,0 +1,96 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fencelock/fencelock/core/lock"
+)
+
+// errKind is the cause where a grant's value does not start with its kind.
+var errKind = errors.New("the value has no valid kind")
+
+// access says what a call could have changed if its answer is missing.
+type access bool
+
+const (
+	reads  access = false
+	writes access = true
+)
+
+// verdict is what a store error means to a caller.
+type verdict struct {
+	code    lock.Code
+	message string
+	// refused: the store surely has not carried the call out.
+	refused bool
+}
+
+// judge knows what etcd says by name. What it does not know may have been
+// carried out: etcd's time-outs and "server stopped" come after the proposal.
+func judge(err error) (v verdict, known bool) {
+	var named rpctypes.EtcdError
+	if !errors.As(rpctypes.Error(err), &named) {
+		return verdict{}, false
+	}
+	switch error(named) {
+	case rpctypes.ErrNoLeader:
+		return verdict{lock.CodeNotLeader, "the store has no leader", true}, true
+	case rpctypes.ErrNotLeader, rpctypes.ErrLeaderChanged:
+		return verdict{lock.CodeNotLeader, "the store's leader has changed", false}, true
+	case rpctypes.ErrTimeoutDueToLeaderFail:
+		return verdict{lock.CodeNotLeader, "the store's leader has failed", false}, true
+	case rpctypes.ErrNoSpace:
+		return verdict{lock.CodeContention, "the store is out of space", true}, true
+	case rpctypes.ErrTooManyRequests:
+		return verdict{lock.CodeContention, "the store is overloaded", true}, true
+	case rpctypes.ErrLeaseNotFound:
+		return verdict{lock.CodeContention, "a lease ended before it was used", true}, true
+	case rpctypes.ErrCorrupt:
+		return verdict{lock.CodeContention, "the store reports corruption", true}, true
+	case rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty,
+		rpctypes.ErrAuthFailed, rpctypes.ErrPermissionDenied:
+		return verdict{lock.CodeContention, "the store refuses the server's credentials", true}, true
+	case rpctypes.ErrRequestTooLarge, rpctypes.ErrCompacted, rpctypes.ErrFutureRev, rpctypes.ErrNotCapable:
+		return verdict{lock.CodeContention, "the store refuses the request", true}, true
+	}
+	return verdict{}, false
+}
+
+// translate turns what the client library says into the closed set. It never
+// yields lost, dead or held: those are answers of the store, not failures to
+// get one (clause FAIL-01).
+func translate(err error, did access) error {
+	if err == nil {
+		return nil
+	}
+	var ours *lock.Error
+	if errors.As(err, &ours) {
+		return ours
+	}
+	if v, known := judge(err); known {
+		return &lock.Error{Code: v.code, Message: v.message, OutcomeUnknown: bool(did) && !v.refused, Cause: err}
+	}
+	message := "the store did not answer"
+	if timedOut(err) {
+		message = "the store did not answer in time"
+	}
+	return lock.Contention(message, bool(did), err)
+}
+
+func timedOut(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return true
+	}
+	code := status.Code(err)
+	return code == codes.DeadlineExceeded || code == codes.Canceled
+}
+
+// isLeaseNotFound reports whether the store says that a lease does not exist.
+func isLeaseNotFound(err error) bool {
+	return errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound)
+}
