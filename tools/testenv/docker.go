@@ -49,6 +49,10 @@ func openDocker(ctx context.Context) (*testcontainers.DockerClient, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to Docker: %w", err)
 	}
+	// The library tries other sockets where the named one is dead.
+	if named := os.Getenv("DOCKER_HOST"); named != "" && docker.DaemonHost() != named {
+		return nil, errors.Join(fmt.Errorf("no Docker daemon answers at %s", named), docker.Close())
+	}
 	if _, err := docker.Ping(ctx, client.PingOptions{}); err != nil {
 		return nil, errors.Join(fmt.Errorf("no Docker daemon answers: %w", err), docker.Close())
 	}

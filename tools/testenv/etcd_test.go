@@ -98,13 +98,6 @@ func TestForcedWayWithoutAServerFailsAndSaysWhatToInstall(t *testing.T) {
 	}
 }
 
-func TestDockerStoppedFallsBackToALocalProcess(t *testing.T) {
-	t.Setenv("FENCELOCK_TEST_ENV", "")
-	t.Setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
-	node := testenv.StartEtcd(t)
-	put(t, node.Endpoints[0], "key", "value")
-}
-
 // envVictim makes this test binary a process that starts the shared server and waits to be killed.
 const envVictim = "FENCELOCK_TESTENV_VICTIM"
 

@@ -50,3 +50,19 @@ func TestOnlyDeadProcessesAreGone(t *testing.T) {
 		t.Fatal("a process that cannot exist does not count as gone")
 	}
 }
+
+func TestDockerStoppedFallsBackToALocalProcess(t *testing.T) {
+	t.Setenv(envWay, "")
+	t.Setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+	h, err := launch(t.Context(), readSettings(), t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.remove() })
+	if _, local := h.(*process); !local {
+		t.Fatalf("got a %T, want a local process", h)
+	}
+	if err := healthy(t.Context(), h.endpoint()); err != nil {
+		t.Fatal(err)
+	}
+}
