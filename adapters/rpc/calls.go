@@ -13,7 +13,11 @@ import (
 )
 
 // calls carries out what both the unary methods and the operations of Attach ask for.
-type calls struct{ service Service }
+type calls struct {
+	service Service
+	// defaultLease is for acquires that name none.
+	defaultLease time.Duration
+}
 
 // heartbeat renews a session; receivedAt is when the request arrived, on the server's clock.
 func (c calls) heartbeat(ctx context.Context, receivedAt time.Duration, req *fencelockv1.HeartbeatRequest) (*fencelockv1.HeartbeatResponse, error) {
@@ -53,6 +57,9 @@ func (c calls) acquire(ctx context.Context, req *fencelockv1.AcquireRequest) (*f
 	lease, err := wholeSeconds("lease", req.GetLease())
 	if err != nil {
 		return nil, err
+	}
+	if req.GetLease() == nil {
+		lease = c.defaultLease
 	}
 	result, err := c.service.Acquire(ctx, service.AcquireRequest{
 		GrantRequest: port.GrantRequest{

@@ -35,7 +35,8 @@ func (c strictJSON) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	if !ok {
 		return nil, errNotProto
 	}
-	return protojson.MarshalOptions{}.MarshalAppend(dst, m)
+	// "released": false is an answer, and must not be left out as the default.
+	return protojson.MarshalOptions{EmitDefaultValues: true}.MarshalAppend(dst, m)
 }
 
 // Unmarshal implements connect.Codec.

@@ -69,6 +69,8 @@ type Config struct {
 	Ready func(context.Context) error
 	// Info describes the server.
 	Info Info
+	// DefaultLease caps grants whose acquirer names no lease, in whole seconds; 0 binds them to their session alone.
+	DefaultLease time.Duration
 	// Limits bound each caller.
 	Limits Limits
 	// Panicked is told of a panic in a method, which the caller sees as internal. Optional.
@@ -98,7 +100,7 @@ func New(cfg Config) *Handler {
 		cfg.Panicked = func(context.Context, string, any, []byte) {}
 	}
 	h := &Handler{draining: make(chan struct{})}
-	calls := calls{service: cfg.Service}
+	calls := calls{service: cfg.Service, defaultLease: cfg.DefaultLease}
 	options := connect.WithHandlerOptions(
 		connect.WithReadMaxBytes(cfg.Limits.MessageBytes),
 		strictCodecs(),

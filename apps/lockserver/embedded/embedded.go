@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
+	"go.uber.org/zap"
 )
 
 // Quota is the largest size of the database in bytes.
@@ -42,7 +43,9 @@ func Start(ctx context.Context, dir string, logger *slog.Logger) (*Etcd, error) 
 	if err != nil {
 		return nil, err
 	}
-	server, err := embed.StartEtcd(settings(filepath.Join(dir, "etcd"), logger))
+	// At start etcd warns of what is meant to be: no listener, no name, no users.
+	level := zap.NewAtomicLevelAt(zap.ErrorLevel)
+	server, err := embed.StartEtcd(settings(filepath.Join(dir, "etcd"), zapTo(logger, level)))
 	if err != nil {
 		release()
 		return nil, fmt.Errorf("start embedded etcd: %w", err)
@@ -60,12 +63,13 @@ func Start(ctx context.Context, dir string, logger *slog.Logger) (*Etcd, error) 
 		e.Close()
 		return nil, fmt.Errorf("start embedded etcd: %w", err)
 	}
+	level.SetLevel(zap.WarnLevel)
 	e.client = v3client.New(server.Server)
 	e.lease = adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server.Server))
 	return e, nil
 }
 
-func settings(dir string, logger *slog.Logger) *embed.Config {
+func settings(dir string, logger *zap.Logger) *embed.Config {
 	cfg := embed.NewConfig()
 	cfg.Dir = dir
 	// No listener of any kind: who can reach etcd can take any lock.
@@ -73,7 +77,7 @@ func settings(dir string, logger *slog.Logger) *embed.Config {
 	cfg.AutoCompactionMode = embed.CompactorModePeriodic
 	cfg.AutoCompactionRetention = retention
 	cfg.QuotaBackendBytes = Quota
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(logger))
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
 	return cfg
 }
 

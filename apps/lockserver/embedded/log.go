@@ -8,20 +8,20 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// zapTo returns a zap logger that passes what is at least a warning on to logger.
-func zapTo(logger *slog.Logger) *zap.Logger {
-	return zap.New(&core{logger: logger})
+// zapTo returns a zap logger that passes what is at least of the level on to logger.
+func zapTo(logger *slog.Logger, level zap.AtomicLevel) *zap.Logger {
+	return zap.New(&core{AtomicLevel: level, logger: logger})
 }
 
 // core is a zapcore.Core over slog.
-type core struct{ logger *slog.Logger }
-
-// Enabled implements zapcore.LevelEnabler.
-func (c *core) Enabled(level zapcore.Level) bool { return level >= zapcore.WarnLevel }
+type core struct {
+	zap.AtomicLevel
+	logger *slog.Logger
+}
 
 // With implements zapcore.Core.
 func (c *core) With(fields []zapcore.Field) zapcore.Core {
-	return &core{logger: slog.New(c.logger.Handler().WithAttrs(attributes(fields)))}
+	return &core{AtomicLevel: c.AtomicLevel, logger: slog.New(c.logger.Handler().WithAttrs(attributes(fields)))}
 }
 
 // Check implements zapcore.Core.
