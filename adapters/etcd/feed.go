@@ -234,7 +234,7 @@ func (f *feed) confirm(ctx context.Context, lapses []*lapse) error {
 	for batch := range slices.Chunk(lapses, maxOps) {
 		var ops []clientv3.Op
 		for _, l := range batch {
-			ops = append(ops, clientv3.OpGet(f.store.keys.grant(l.event.Key), clientv3.WithRev(l.rev), clientv3.WithKeysOnly()))
+			ops = append(ops, clientv3.OpGet(f.store.keys.grant(l.event.Key), clientv3.WithRev(l.rev)))
 		}
 		resp, err := f.store.fetch(ctx, ops...)
 		if err != nil {

@@ -175,7 +175,7 @@ func (s *Store) LocksOf(ctx context.Context, id lock.SessionID) ([]lock.Grant, e
 func (s *Store) standingOf(
 	ctx context.Context, id lock.SessionID, m *member, keys []lock.Key, term uint64,
 ) (grants []lock.Grant, settled bool, err error) {
-	ops := []clientv3.Op{clientv3.OpGet(s.keys.session(id), clientv3.WithKeysOnly()), clientv3.OpGet(s.keys.meta())}
+	ops := []clientv3.Op{clientv3.OpGet(s.keys.session(id)), clientv3.OpGet(s.keys.meta())}
 	resp, err := s.fetch(ctx, ops...)
 	if err != nil {
 		return nil, false, err

@@ -80,13 +80,14 @@ func (v *view) named(session lock.SessionID, id lock.RequestID) bool {
 	return v.live() && v.grant.grant.Session.Equal(session) && v.grant.grant.RequestID == id
 }
 
-// viewOps reads a view; session may be the zero id.
+// viewOps reads a view; session may be the zero id. No read is keys-only: etcd answers
+// that from its index, without the lease.
 func (s *Store) viewOps(key lock.Key, session lock.SessionID) []clientv3.Op {
 	return []clientv3.Op{
 		clientv3.OpGet(s.keys.meta()),
 		clientv3.OpGet(s.keys.grant(key)),
 		clientv3.OpGet(s.keys.limit(key)),
-		clientv3.OpGet(s.keys.session(session), clientv3.WithKeysOnly()),
+		clientv3.OpGet(s.keys.session(session)),
 	}
 }
 
