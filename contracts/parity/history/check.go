@@ -62,8 +62,8 @@ type parts struct {
 	touched map[lock.SessionID]map[lock.Key]bool
 }
 
-// partition splits a history by key. Into each key that a session touched go also its closes, its last
-// confirmed and its first refused sign of life; others would add nothing.
+// partition splits a history by key. Into each key that a session touched go also what
+// proves that it lived or died; see vital.
 func partition(operations []Operation) *parts {
 	p := &parts{
 		entries: map[lock.Key][]entry{}, numbers: map[lock.SessionID]int{},
@@ -81,8 +81,12 @@ func partition(operations []Operation) *parts {
 			p.touch(o.Session, g.Key)
 		}
 	}
-	for _, o := range vital(operations) {
+	ends := ends(operations)
+	for _, o := range vital(operations, ends) {
 		for key := range p.touched[o.Session] {
+			if o.Key == key {
+				continue // it is there
+			}
 			in := p.entry(o)
 			for _, g := range o.Locks {
 				if g.Key == key {
@@ -92,36 +96,71 @@ func partition(operations []Operation) *parts {
 			p.add(key, in)
 		}
 	}
+	for _, key := range p.keys {
+		p.bound(key, ends)
+	}
 	slices.SortFunc(p.keys, func(a, b lock.Key) int { return strings.Compare(a.String(), b.String()) })
 	return p
 }
 
-// vital returns the operations of sessions that bear on all their keys.
-func vital(operations []Operation) []*Operation {
+// ends returns, per session, the first answer that proved it over.
+func ends(operations []Operation) map[lock.SessionID]*Operation {
+	over := map[lock.SessionID]*Operation{}
+	for i := range operations {
+		o := &operations[i]
+		if o.Status == Gone || o.Kind == Close && o.Status == OK {
+			if first := over[o.Session]; first == nil || o.Return < first.Return {
+				over[o.Session] = o
+			}
+		}
+	}
+	return over
+}
+
+// vital returns the operations that bear on all keys of their sessions: closes, lists, the
+// last confirmed sign of life and the first that proved the end. Others would add nothing.
+func vital(operations []Operation, ends map[lock.SessionID]*Operation) []*Operation {
 	var all []*Operation
-	last, first := map[lock.SessionID]*Operation{}, map[lock.SessionID]*Operation{}
+	last := map[lock.SessionID]*Operation{}
 	for i := range operations {
 		o := &operations[i]
 		switch {
-		case !o.Key.IsZero():
-		case o.Status == Gone:
-			if f := first[o.Session]; f == nil || o.Return < f.Return {
-				first[o.Session] = o
-			}
-		case o.Kind == Close, o.Kind == LocksOf:
+		case ends[o.Session] == o, o.Kind == Close, o.Kind == LocksOf && o.Status == OK:
 			all = append(all, o)
-		case o.Kind == Open, o.Kind == Heartbeat:
+		case o.Status == OK && (o.Kind == Open || o.Kind == Heartbeat):
 			if l := last[o.Session]; l == nil || o.Call > l.Call {
 				last[o.Session] = o
 			}
 		}
 	}
-	for _, some := range []map[lock.SessionID]*Operation{last, first} {
-		for _, o := range some {
-			all = append(all, o)
-		}
+	for _, o := range last {
+		all = append(all, o)
 	}
 	return all
+}
+
+// bound limits when a write with a lost answer can have taken effect. It has none once its session
+// is proved over, nor, where it names a token, once a higher one was granted. Placed
+// then, it means "never", as the end of time does, and leaves the search less choice.
+func (p *parts) bound(key lock.Key, ends map[lock.SessionID]*Operation) {
+	entries := p.entries[key]
+	for i := range entries {
+		in := &entries[i]
+		if in.Status != Unknown {
+			continue
+		}
+		for _, id := range []lock.SessionID{in.Session, in.From} {
+			if end := ends[id]; end != nil {
+				in.until = min(in.until, end.Return)
+			}
+		}
+		for _, o := range entries {
+			if in.Token != 0 && o.Status == OK && (o.Kind == Acquire || o.Kind == Handoff) && o.Answer > in.Token {
+				in.until = min(in.until, o.Return)
+			}
+		}
+	}
+	p.entries[key] = slices.DeleteFunc(entries, func(in entry) bool { return in.until < in.Call })
 }
 
 func (p *parts) number(id lock.SessionID) int {
@@ -146,7 +185,7 @@ func (p *parts) learn(o *Operation) {
 }
 
 func (p *parts) entry(o *Operation) entry {
-	in := entry{Operation: o, session: p.number(o.Session), from: p.number(o.From)}
+	in := entry{Operation: o, until: o.Return, session: p.number(o.Session), from: p.number(o.From)}
 	if o.Kind == Revoke {
 		in.from = p.number(o.Deposed)
 	}
@@ -172,7 +211,7 @@ func (p *parts) search(key lock.Key, patience time.Duration) porcupine.CheckResu
 	var history []porcupine.Operation
 	for _, in := range p.entries[key] {
 		history = append(history, porcupine.Operation{
-			ClientId: in.Process, Input: in, Call: int64(in.Call), Return: int64(in.Return),
+			ClientId: in.Process, Input: in, Call: int64(in.Call), Return: int64(in.until),
 		})
 	}
 	seed := maphash.MakeSeed()

@@ -35,6 +35,8 @@ type state struct {
 type entry struct {
 	*Operation
 	session, from int
+	// until is the latest moment at which it can take effect: its return, or less; see parts.bound.
+	until time.Duration
 	// found is, of a LocksOf, the token that the session was said to have on the key; 0 for none.
 	found lock.Token
 }
@@ -138,11 +140,11 @@ func (m *model) vacate(s state, ret time.Duration) (state, bool) {
 
 // step applies an entry and reports whether a fenced lock can answer so.
 func (m *model) step(s state, in entry) (state, bool) {
-	if in.Return < s.now {
+	if in.until < s.now {
 		return s, false // it would have to come before an end that is already applied
 	}
 	if in.Status == Gone {
-		return m.die(s, in.session, in.Return)
+		return m.die(s, in.session, in.until)
 	}
 	switch in.Kind {
 	case Acquire:
@@ -170,7 +172,7 @@ func (m *model) acquire(s state, in entry) (state, bool) {
 		if dead || s.asked(in) {
 			return s, true
 		}
-		if free, ok := m.vacate(s, in.Return); ok && !free.isDead(in.session) {
+		if free, ok := m.vacate(s, in.until); ok && !free.isDead(in.session) {
 			return free.grant(in, anyToken), true
 		}
 		return s, true // it met another grant; the answer would have been held
@@ -178,7 +180,7 @@ func (m *model) acquire(s state, in entry) (state, bool) {
 	if s.asked(in) && s.has(in.session, in.Answer) {
 		return s.settled(in.Answer), true // the same grant again
 	}
-	free, ok := m.vacate(s, in.Return)
+	free, ok := m.vacate(s, in.until)
 	if !ok || free.isDead(in.session) || in.Answer <= free.max {
 		return s, false
 	}
@@ -210,7 +212,7 @@ func (m *model) over(s state, in entry, stands bool) (state, bool) {
 	if !stands || s.token == anyToken && in.Token != 0 {
 		return s, true
 	}
-	return m.vacate(s, in.Return)
+	return m.vacate(s, in.until)
 }
 
 // named judges calls that name a grant by its token.
@@ -271,7 +273,7 @@ func (m *model) sought(s state, in entry) (state, bool) {
 	case token != 0:
 		return s.settled(token), stands && s.has(in.session, token)
 	case stands: // but was not found
-		free, ok := m.vacate(s, in.Return)
+		free, ok := m.vacate(s, in.until)
 		return free, ok && (in.Kind != LocksOf || !free.isDead(in.session))
 	default:
 		return s, true

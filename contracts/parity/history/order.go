@@ -78,15 +78,7 @@ func checkGrowth(births []*birth) error {
 // after an answer had proved it over. Keys are judged apart from each other, each with a death of
 // its own choice; this closes the gap.
 func checkSessions(operations []Operation) error {
-	over := map[lock.SessionID]*Operation{}
-	for i := range operations {
-		o := &operations[i]
-		if o.Status == Gone || o.Kind == Close && o.Status == OK {
-			if first := over[o.Session]; first == nil || o.Return < first.Return {
-				over[o.Session] = o
-			}
-		}
-	}
+	over := ends(operations)
 	var err error
 	for _, o := range operations {
 		for _, id := range []lock.SessionID{o.Session, o.From} {

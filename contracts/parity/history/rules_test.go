@@ -1,0 +1,176 @@
+package history_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/contracts/parity/history"
+	"github.com/fencelock/fencelock/core/lock"
+)
+
+// script builds a history by hand: calls one after the other, one second each, of a session A
+// and a session B on one key. Sessions are opened with a guarantee of 10 s.
+type script struct {
+	key        lock.Key
+	a, b       lock.SessionID
+	now        time.Duration
+	operations []history.Operation
+}
+
+func newScript() *script {
+	key, _ := lock.NewKey("", "k")
+	s := &script{key: key, a: lock.NewSessionID(), b: lock.NewSessionID()}
+	s.add(history.Operation{Kind: history.Open, Session: s.a, Remaining: 10 * time.Second})
+	s.add(history.Operation{Kind: history.Open, Session: s.b, Remaining: 10 * time.Second})
+	return s
+}
+
+// add appends a call; without a status it is OK, unknown ones stay open.
+func (s *script) add(o history.Operation) *script {
+	if o.Status == "" {
+		o.Status = history.OK
+	}
+	o.Call = s.now
+	s.now += time.Second
+	if o.Return = s.now - 1; o.Status == history.Unknown {
+		o.Return = history.Forever
+	}
+	s.operations = append(s.operations, o)
+	return s
+}
+
+func (s *script) later(d time.Duration) *script {
+	s.now += d
+	return s
+}
+
+func (s *script) acquire(id lock.SessionID, request lock.RequestID, token lock.Token) *script {
+	o := history.Operation{Kind: history.Acquire, Key: s.key, Session: id, Request: request, Answer: token}
+	if token == 0 {
+		o.Status = history.Held
+	}
+	return s.add(o)
+}
+
+func (s *script) call(kind history.Kind, id lock.SessionID, token lock.Token, status history.Status) *script {
+	o := history.Operation{Kind: kind, Key: s.key, Session: id, Token: token, Status: status}
+	if kind == history.Extend && status == history.OK {
+		o.Answer = token
+	}
+	return s.add(o)
+}
+
+func TestLegalHistories(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(s *script){
+		"one after the other": func(s *script) {
+			s.acquire(s.a, "1", 3).acquire(s.b, "2", 0).call(history.Release, s.a, 3, history.OK).acquire(s.b, "2", 4)
+		},
+		"the same request again": func(s *script) { s.acquire(s.a, "1", 3).acquire(s.a, "1", 3) },
+		"a session dies after its guarantee": func(s *script) {
+			s.acquire(s.a, "1", 3).later(8*time.Second).acquire(s.b, "2", 4)
+			s.call(history.Release, s.a, 3, history.Lost).call(history.Extend, s.a, 3, history.Gone)
+		},
+		"a close frees": func(s *script) {
+			s.acquire(s.a, "1", 3).add(history.Operation{Kind: history.Close, Session: s.a, Ended: 1}).acquire(s.b, "2", 4)
+		},
+		"a lost answer took effect": func(s *script) {
+			s.add(history.Operation{Kind: history.Acquire, Key: s.key, Session: s.a, Request: "1", Status: history.Unknown})
+			s.acquire(s.b, "2", 0).call(history.Release, s.a, 3, history.OK).acquire(s.b, "3", 4)
+		},
+		"a lost answer took no effect": func(s *script) {
+			s.add(history.Operation{Kind: history.Acquire, Key: s.key, Session: s.a, Request: "1", Status: history.Unknown})
+			s.acquire(s.b, "2", 4)
+		},
+		"a late duplicate": func(s *script) {
+			s.acquire(s.a, "1", 3).call(history.Release, s.a, 3, history.OK).acquire(s.a, "1", 4)
+		},
+		"a lease lapses": func(s *script) {
+			s.add(history.Operation{
+				Kind: history.Acquire, Key: s.key, Session: s.a, Request: "1", Answer: 3, Lease: 2 * time.Second,
+			}).later(2*time.Second).acquire(s.b, "2", 4)
+			s.call(history.Extend, s.a, 3, history.Lost).add(history.Operation{Kind: history.Heartbeat, Session: s.a})
+		},
+		"never carried out": func(s *script) {
+			s.acquire(s.a, "1", 3)
+			s.add(history.Operation{Kind: history.Acquire, Key: s.key, Session: s.b, Answer: 9, Status: history.Void})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScript()
+			write(s)
+			if report, err := history.Check(s.operations, patience); err != nil || len(report.Undecided) > 0 {
+				t.Errorf("undecided %v, %v", report.Undecided, err)
+			}
+		})
+	}
+}
+
+func TestIllegalHistories(t *testing.T) {
+	t.Parallel()
+	const noOrder = "no order"
+	for name, c := range map[string]struct {
+		write func(s *script)
+		says  string
+	}{
+		"two holders": {func(s *script) { s.acquire(s.a, "1", 3).acquire(s.b, "2", 4) }, noOrder},
+		"a grant before the guarantee is over": {func(s *script) {
+			s.acquire(s.a, "1", 3).later(5*time.Second).acquire(s.b, "2", 4)
+		}, noOrder},
+		"a lower token": {func(s *script) {
+			s.acquire(s.a, "1", 3).call(history.Release, s.a, 3, history.OK).acquire(s.b, "2", 2)
+		}, "token 2 came after 3"},
+		"one token twice": {func(s *script) {
+			s.acquire(s.a, "1", 3).call(history.Release, s.a, 3, history.OK).acquire(s.b, "2", 3)
+		}, "token 3 was given twice"},
+		"held by nobody":      {func(s *script) { s.acquire(s.a, "1", 0) }, noOrder},
+		"held by its request": {func(s *script) { s.acquire(s.a, "1", 3).acquire(s.a, "1", 0) }, noOrder},
+		"re-entrant":          {func(s *script) { s.acquire(s.a, "1", 3).acquire(s.a, "2", 4) }, noOrder},
+		"a stale release": {func(s *script) {
+			s.acquire(s.a, "1", 3).call(history.Release, s.a, 2, history.OK)
+		}, noOrder},
+		"a lost release of a standing grant": {func(s *script) {
+			s.acquire(s.a, "1", 3).call(history.Release, s.a, 3, history.Lost)
+		}, noOrder},
+		"life after death": {func(s *script) {
+			s.later(20 * time.Second).add(history.Operation{Kind: history.Heartbeat, Session: s.a, Status: history.Gone})
+			s.acquire(s.a, "1", 3)
+		}, "session that was over"},
+		"dead before the guarantee is over": {func(s *script) {
+			s.acquire(s.a, "1", 3).add(history.Operation{Kind: history.Heartbeat, Session: s.a, Status: history.Gone})
+		}, noOrder},
+		"a lease lapses too early": {func(s *script) {
+			s.add(history.Operation{
+				Kind: history.Acquire, Key: s.key, Session: s.a, Request: "1", Answer: 3, Lease: 4 * time.Second,
+			}).acquire(s.b, "2", 4)
+		}, noOrder},
+		"a list that misses a grant": {func(s *script) {
+			s.acquire(s.a, "1", 3).add(history.Operation{Kind: history.LocksOf, Session: s.a})
+		}, noOrder},
+		"a list of what is over": {func(s *script) {
+			s.acquire(s.a, "1", 3).call(history.Release, s.a, 3, history.OK)
+			s.add(history.Operation{Kind: history.LocksOf, Session: s.a, Locks: []lock.Grant{{Key: s.key, Token: 3}}})
+		}, noOrder},
+		"revoked, and still there": {func(s *script) {
+			s.acquire(s.a, "1", 3)
+			s.add(history.Operation{Kind: history.Revoke, Key: s.key, Answer: 3, Deposed: s.a, Floor: 4})
+			s.call(history.Extend, s.a, 3, history.OK)
+		}, noOrder},
+		"a grant below the floor": {func(s *script) {
+			s.acquire(s.a, "1", 3)
+			s.add(history.Operation{Kind: history.Revoke, Key: s.key, Answer: 3, Deposed: s.a, Floor: 9})
+			s.acquire(s.b, "2", 8)
+		}, "token 8 came after 9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScript()
+			c.write(s)
+			if _, err := history.Check(s.operations, patience); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("error %v, want one with %q", err, c.says)
+			}
+		})
+	}
+}
