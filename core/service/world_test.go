@@ -252,6 +252,7 @@ func (w *world) pass(d time.Duration) {
 // releasing is a release that runs in a goroutine.
 type releasing struct {
 	w      *world
+	of     lock.SessionID
 	cancel context.CancelFunc
 	done   chan struct{}
 	ok     bool
@@ -260,7 +261,7 @@ type releasing struct {
 
 func (w *world) releasing(g lock.Grant) *releasing {
 	ctx, cancel := context.WithCancel(w.Context())
-	r := &releasing{w: w, cancel: cancel, done: make(chan struct{})}
+	r := &releasing{w: w, of: g.Session, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer cancel()
 		defer close(r.done)
