@@ -1,0 +1,68 @@
+package guard
+
+import (
+	"testing"
+	"time"
+)
+
+// The schedule is tested from inside: it is the arithmetic on which "gone before the deadline" rests.
+
+const (
+	testGrace    = 4 * time.Second
+	testDeadline = 100 * time.Second
+)
+
+func TestTermComesAGraceBeforeTheDeadline(t *testing.T) {
+	t.Parallel()
+	s := schedule{grace: testGrace, deadline: testDeadline}
+	if s.endangered(testDeadline - testGrace - 1) {
+		t.Error("too early")
+	}
+	if !s.endangered(testDeadline - testGrace) {
+		t.Error("too late")
+	}
+}
+
+func TestKillComesBeforeTheDeadline(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		stop   time.Duration
+		want   time.Duration
+		isLost bool
+	}{
+		{name: "stopped at the last moment", stop: testDeadline - testGrace, want: testDeadline - testGrace/4, isLost: true},
+		{name: "stopped too late", stop: testDeadline - time.Second, want: testDeadline - testGrace/4, isLost: true},
+		{name: "lost long before", stop: time.Second, want: time.Second + testGrace*3/4, isLost: true},
+		{name: "ended by itself", stop: time.Second, want: time.Second + testGrace*3/4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := schedule{grace: testGrace, deadline: testDeadline}
+			begin := s.stop
+			if c.isLost {
+				begin = s.lose
+			}
+			if s.killDue(testDeadline) {
+				t.Error("kill due before the stop")
+			}
+			if !begin(c.stop) || begin(c.stop) {
+				t.Error("the stop must begin exactly once")
+			}
+			if s.killDue(c.want-1) || !s.killDue(c.want) || s.lost != c.isLost {
+				t.Errorf("kill at %v, want %v; lost %v", s.killAt, c.want, s.lost)
+			}
+		})
+	}
+}
+
+func TestAStopIsFinal(t *testing.T) {
+	t.Parallel()
+	s := schedule{grace: testGrace, deadline: testDeadline}
+	s.stop(time.Second)
+	s.move(10 * testDeadline)
+	s.lose(50 * time.Second)
+	if s.deadline != testDeadline || s.killAt != time.Second+testGrace*3/4 || !s.lost {
+		t.Errorf("a stop was put off: %+v", s)
+	}
+}
