@@ -61,6 +61,13 @@ func (s *script) call(kind history.Kind, id lock.SessionID, token lock.Token, st
 	return s.add(o)
 }
 
+// span gives the last call an interval of its own, in seconds since the start.
+func (s *script) span(call, ret time.Duration) *script {
+	last := &s.operations[len(s.operations)-1]
+	last.Call, last.Return = call*time.Second, ret*time.Second
+	return s
+}
+
 func TestLegalHistories(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(s *script){
@@ -152,6 +159,37 @@ func TestIllegalHistories(t *testing.T) {
 		"a list of what is over": {func(s *script) {
 			s.acquire(s.a, "1", 3).call(history.Release, s.a, 3, history.OK)
 			s.add(history.Operation{Kind: history.LocksOf, Session: s.a, Locks: []lock.Grant{{Key: s.key, Token: 3}}})
+		}, noOrder},
+		"seen as over before the guarantee is over": {func(s *script) {
+			s.acquire(s.a, "1", 3).acquire(s.b, "2", 4).span(5, 15) // alone, it may have waited for the death of a
+			s.add(history.Operation{Kind: history.Settle, Key: s.key, Session: s.b, Request: "2", Answer: 4}).span(6, 8)
+		}, noOrder},
+		"seen as lapsed before the lease is over": {func(s *script) {
+			s.add(history.Operation{
+				Kind: history.Acquire, Key: s.key, Session: s.a, Request: "1", Answer: 3, Lease: 8 * time.Second,
+			}).acquire(s.b, "2", 4).span(5, 15)
+			s.add(history.Operation{Kind: history.Settle, Key: s.key, Session: s.b, Request: "2", Answer: 4}).span(6, 8)
+		}, noOrder},
+		"a close that counts for a session that was over": {func(s *script) {
+			s.later(20 * time.Second).call(history.Extend, s.a, 3, history.Gone)
+			s.add(history.Operation{Kind: history.Close, Session: s.a, Ended: 1})
+		}, "session that was over"},
+		"an extension that names another token": {func(s *script) {
+			s.acquire(s.a, "1", 3)
+			s.add(history.Operation{Kind: history.Extend, Key: s.key, Session: s.a, Token: 3, Answer: 4})
+		}, noOrder},
+		"a handoff that keeps the token": {func(s *script) {
+			s.acquire(s.a, "1", 3)
+			s.add(history.Operation{Kind: history.Handoff, Key: s.key, From: s.a, Token: 3, Session: s.b, Request: "2", Answer: 3})
+		}, "token 3 was given twice"},
+		"a lower token, asked for meanwhile": {func(s *script) {
+			s.acquire(s.a, "1", 5).span(2, 9).call(history.Release, s.a, 5, history.OK).span(2, 9)
+			s.acquire(s.b, "2", 4).span(3, 8)
+		}, noOrder},
+		"a grant below a floor raised meanwhile": {func(s *script) {
+			s.acquire(s.a, "1", 3)
+			s.add(history.Operation{Kind: history.Revoke, Key: s.key, Answer: 3, Deposed: s.a, Floor: 9}).span(4, 8)
+			s.acquire(s.b, "2", 8).span(5, 7)
 		}, noOrder},
 		"revoked, and still there": {func(s *script) {
 			s.acquire(s.a, "1", 3)
