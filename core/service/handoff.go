@@ -68,7 +68,7 @@ func (l *lines) remember(key lock.Key, c chain) {
 func (l *lines) kept(p *place, unknown *doubt) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p.closeOffer()
+	l.endOffer(p)
 	if p.at == nil {
 		return
 	}
@@ -108,17 +108,19 @@ func (l *lines) sessionOver(session lock.SessionID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range l.bySession[session] {
-		l.remove(p)
-		p.call.answers <- answer{err: lock.ErrSessionDead}
+		if p.at != nil {
+			l.remove(p)
+			p.call.answers <- answer{err: lock.ErrSessionDead}
+		}
 	}
 }
 
 // withdraw ends the wait of an abandoned request. It returns what to await before
-// no store call of this server can grant the request any more; nil channels are ready.
+// no store call of this server can grant the request any more.
 func (l *lines) withdraw(key lock.Key, session lock.SessionID, id lock.RequestID) (pending []<-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.find(key, session, id)
+	p := l.bySession[session][name{key, id}]
 	if p == nil {
 		return nil
 	}
@@ -126,7 +128,9 @@ func (l *lines) withdraw(key lock.Key, session lock.SessionID, id lock.RequestID
 	if p.offer != nil {
 		pending = append(pending, p.offer)
 	}
-	l.remove(p)
-	p.call.answers <- answer{err: lock.Contention("the request was abandoned", true, nil)}
+	if p.at != nil {
+		l.remove(p)
+		p.call.answers <- answer{err: lock.Contention("the request was abandoned", true, nil)}
+	}
 	return pending
 }

@@ -118,7 +118,7 @@ func newCall(arrived time.Duration, left <-chan struct{}) *call {
 func (l *lines) join(req port.GrantRequest, c *call, holder lock.Holder, inDoubt bool) (*place, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.find(req.Key, req.Session, req.RequestID)
+	p := l.find(req)
 	if p != nil {
 		p.call.answers <- answer{err: lock.Contention("a retry of this request waits in its place", true, nil)}
 		p.req, p.call = req, c
@@ -171,8 +171,28 @@ func (l *lines) index(p *place) {
 	l.total++
 }
 
-func (l *lines) find(key lock.Key, session lock.SessionID, id lock.RequestID) *place {
-	return l.bySession[session][name{key, id}]
+// unindex forgets a place that is out of its line. While an offer to it is in
+// flight it stays known, for an abandon to await.
+func (l *lines) unindex(p *place) {
+	if p.at != nil || p.offer != nil {
+		return
+	}
+	named, n := l.bySession[p.req.Session], name{p.req.Key, p.req.RequestID}
+	if named[n] == p {
+		delete(named, n)
+	}
+	if len(named) == 0 {
+		delete(l.bySession, p.req.Session)
+	}
+}
+
+// find returns the place in line of a request, nil if it has none.
+func (l *lines) find(req port.GrantRequest) *place {
+	p := l.bySession[req.Session][name{req.Key, req.RequestID}]
+	if p == nil || p.at == nil {
+		return nil
+	}
+	return p
 }
 
 // remove takes the place out of its line and lets the next one try.
@@ -182,11 +202,7 @@ func (l *lines) remove(p *place) {
 	ln.places.Remove(p.at)
 	p.at = nil
 	l.total--
-	named := l.bySession[p.req.Session]
-	delete(named, name{p.req.Key, p.req.RequestID})
-	if len(named) == 0 {
-		delete(l.bySession, p.req.Session)
-	}
+	l.unindex(p)
 	if ln.places.Len() == 0 {
 		delete(l.byKey, p.req.Key)
 	} else if first {
@@ -207,7 +223,7 @@ func (l *lines) resolve(p *place, by *call, a answer) (first bool) {
 }
 
 func (l *lines) end(p *place, by *call, a answer) (first bool) {
-	p.closeOffer()
+	l.endOffer(p)
 	if p.at == nil {
 		return false
 	}
@@ -304,7 +320,7 @@ func (l *lines) busy(key lock.Key) bool {
 func (l *lines) has(req port.GrantRequest) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.find(req.Key, req.Session, req.RequestID) != nil
+	return l.find(req) != nil
 }
 
 // front returns how many wait for the key, and who was last seen in their way.
@@ -341,10 +357,12 @@ func (ln *line) nudge() {
 	}
 }
 
-func (p *place) closeOffer() {
+// endOffer notes that the handoff in flight to the place, if any, has ended.
+func (l *lines) endOffer(p *place) {
 	if p.offer != nil {
 		close(p.offer)
 		p.offer = nil
+		l.unindex(p)
 	}
 }
 

@@ -22,6 +22,7 @@ func bubble(t *testing.T, cfg service.Config, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, cfg)
 		w.service.Start()
+		synctest.Wait() // subscribed
 		test(w)
 		w.clean()
 	})
