@@ -1,3 +1,3 @@
 module github.com/fencelock/fencelock/tools/boundaries
 
-go 1.26
+go 1.26.0
