@@ -1,1 +1,223 @@
 package parity
+
+import (
+	"errors"
+	"time"
+
+	"github.com/fencelock/fencelock/core/lock"
+	"github.com/fencelock/fencelock/core/port"
+)
+
+const (
+	// deathBound is how long after its TTL a silent session may still live (clause SESS-02).
+	deathBound = 2 * time.Second
+	// schedulingSlack is added to upper bounds of time, for a busy machine.
+	schedulingSlack = 6 * time.Second
+	// probePause is the rhythm of whoever watches a session live or die.
+	probePause = 50 * time.Millisecond
+)
+
+func lifetimeClauses() []clause {
+	return []clause{
+		{"SESS-02", "lives_as_guaranteed_and_dies_within_TTL_plus_2s", []example{
+			{"a heartbeat guarantees close to the TTL", guaranteeIsCloseToTTL},
+			{"a silent session lives as long as guaranteed and dies in time, for all at once", diesInTime},
+			{"a heartbeat moves the end", heartbeatMovesTheEnd},
+			{"a session dies in time though its server has died", diesInTimeWithItsServer},
+		}},
+		{"SESS-04", "a_silent_session_dies", []example{
+			{"other calls of the session, and heartbeats of others, keep nothing alive", silentDies},
+		}},
+		{"SESS-08", "a_session_survives_its_server", []example{
+			{"any server renews a session and releases its locks", anyServerServes},
+			{"a session outlives the server that opened it", outlivesItsServer},
+		}},
+	}
+}
+
+func guaranteeIsCloseToTTL(s *stage) {
+	for _, ttl := range []time.Duration{lock.DefaultTTL, lock.MaxTTL} {
+		session := s.open(s.First, ttl)
+		for _, b := range []port.Backend{s.First, s.Second} {
+			var best time.Duration
+			// A slow call may eat some of the guarantee, not all of several.
+			for range 5 {
+				v := s.heartbeat(b, session)
+				if v.Remaining > ttl {
+					s.Errorf("guaranteed %v of a TTL of %v", v.Remaining, ttl)
+				}
+				best = max(best, v.Remaining)
+			}
+			if best < ttl*8/10 {
+				s.Errorf("guaranteed at best %v of a TTL of %v", best, ttl)
+			}
+		}
+	}
+}
+
+// pulse is the last confirmed heartbeat: what it guarantees at the least, and
+// when the session must be over at the latest. Both are counted so that a
+// slow test can only make them weaker.
+type pulse struct {
+	aliveUntil time.Time // counted from before the heartbeat was sent
+	deadBy     time.Time // counted from after it was answered
+}
+
+// lastPulse sends the last heartbeat of a session.
+func (s *stage) lastPulse(b port.Backend, session lock.Session) pulse {
+	s.Helper()
+	sent := time.Now()
+	v := s.heartbeat(b, session)
+	return pulseOf(session, sent, v)
+}
+
+// pulseOf is what the answer to a heartbeat sent at that time means.
+func pulseOf(session lock.Session, sent time.Time, v port.Vitals) pulse {
+	return pulse{
+		aliveUntil: sent.Add(v.Remaining),
+		deadBy:     time.Now().Add(session.TTL + deathBound + schedulingSlack),
+	}
+}
+
+// succeed tries key for heir until it is granted, and judges the moment.
+func (s *stage) succeed(b port.Backend, req port.GrantRequest, p pulse) lock.Grant {
+	s.Helper()
+	for {
+		sent := time.Now()
+		if a := s.try(b, req); a.Granted {
+			if early := p.aliveUntil.Sub(time.Now()); early > 0 {
+				s.Errorf("the lock was free %v before the guarantee of its session ended", early)
+			}
+			return a.Grant
+		}
+		if sent.After(p.deadBy) {
+			s.Fatalf("the lock is held later than its session's TTL + %v (+ %v slack)", deathBound, schedulingSlack)
+		}
+		s.breathe(probePause)
+	}
+}
+
+// deadEverywhere asks all clients, which must agree at once.
+func (s *stage) deadEverywhere(session lock.Session, backends ...port.Backend) {
+	s.Helper()
+	for _, b := range backends {
+		_, err := beat(s.Context(), b, session.ID)
+		s.expect("heartbeat after the lock went to another", err, lock.ErrSessionDead)
+		_, err = held(s.Context(), b, session.ID)
+		s.expect("locks after the lock went to another", err, lock.ErrSessionDead)
+	}
+}
+
+func diesInTime(s *stage) {
+	heir := s.open(s.Second, longTTL)
+	silent := s.open(s.First, shortTTL)
+	g := s.hold(s.First, s.key("silent"), silent)
+	p := s.lastPulse(s.First, silent)
+	next := s.succeed(s.Second, s.request(g.Key, heir), p)
+	s.higher("the death of the holder", g.Token, next.Token)
+	s.deadEverywhere(silent, s.First, s.Second)
+}
+
+func heartbeatMovesTheEnd(s *stage) {
+	for range 3 {
+		if s.renewedPastTTL() {
+			return
+		}
+	}
+	s.Fatalf("this machine stalled for whole guarantees; nothing can be said")
+}
+
+// renewedPastTTL keeps a session alive for longer than its TTL and then lets it die.
+// It returns false if the test itself was too slow to keep it alive.
+func (s *stage) renewedPastTTL() bool {
+	s.Helper()
+	heir := s.open(s.Second, longTTL)
+	session := s.open(s.First, shortTTL)
+	opened := time.Now()
+	g := s.hold(s.First, s.key("renewed"), session)
+	p := s.lastPulse(s.First, session)
+	for time.Since(opened) < shortTTL*5/4 {
+		s.breathe(shortTTL / 8)
+		sent := time.Now()
+		v, err := beat(s.Context(), s.Second, session.ID)
+		if errors.Is(err, lock.ErrSessionDead) && time.Now().After(p.aliveUntil) {
+			return false
+		}
+		if err != nil {
+			s.Fatalf("heartbeat within the guarantee: %v", err)
+		}
+		p = pulseOf(session, sent, v)
+	}
+	s.succeed(s.First, s.request(g.Key, heir), p)
+	return true
+}
+
+func diesInTimeWithItsServer(s *stage) {
+	heir := s.open(s.Second, longTTL)
+	orphan := s.open(s.First, shortTTL)
+	g := s.hold(s.First, s.key("orphan"), orphan)
+	p := s.lastPulse(s.First, orphan)
+	s.Stop(s)
+	s.succeed(s.Second, s.request(g.Key, heir), p)
+	s.deadEverywhere(orphan, s.Second)
+}
+
+func silentDies(s *stage) {
+	busy := s.open(s.First, longTTL)
+	silent := s.open(s.First, shortTTL)
+	req := s.request(s.key("silent"), silent)
+	req.Lease = time.Minute
+	g := s.grab(s.First, req)
+	bound := time.Now().Add(shortTTL + deathBound + schedulingSlack)
+	for {
+		s.heartbeat(s.First, busy)
+		sent := time.Now()
+		_, err := held(s.Context(), s.First, silent.ID)
+		if errors.Is(err, lock.ErrSessionDead) {
+			return
+		}
+		_, err = s.extend(s.First, g, time.Minute)
+		if err == nil {
+			_, err = insert(s.Context(), s.First, req)
+		}
+		if err != nil && !errors.Is(err, lock.ErrSessionDead) && !errors.Is(err, lock.ErrLost) {
+			s.Fatalf("ask for a silent session: %v", err)
+		}
+		if sent.After(bound) {
+			s.Fatalf("a session without heartbeats lives on")
+		}
+		s.breathe(probePause)
+	}
+}
+
+func anyServerServes(s *stage) {
+	session := s.open(s.First, longTTL)
+	a, b := s.hold(s.First, s.key("a"), session), s.hold(s.Second, s.key("b"), session)
+	for _, backend := range []port.Backend{s.Second, s.First, s.Second} {
+		s.heartbeat(backend, session)
+		s.holds(backend, a)
+		s.holds(backend, b)
+	}
+	s.release(s.Second, a)
+	s.release(s.First, b)
+	if n := s.close(s.Second, session.ID); n != 0 {
+		s.Errorf("close returned %d, want 0", n)
+	}
+}
+
+func outlivesItsServer(s *stage) {
+	const ttl = 4 * time.Second
+	session := s.open(s.First, ttl)
+	g := s.hold(s.First, s.key("survivor"), session)
+	s.heartbeat(s.First, session)
+	s.Stop(s)
+	stopped := time.Now()
+	// Whatever the dead server did for the session runs out within its TTL.
+	for time.Since(stopped) < ttl+ttl/8 {
+		s.heartbeat(s.Second, session)
+		s.holds(s.Second, g)
+		s.breathe(ttl / 10)
+	}
+	s.holds(s.Second, g)
+	s.release(s.Second, g)
+}

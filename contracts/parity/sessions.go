@@ -328,7 +328,7 @@ func unreachableIsNeither(s *stage) {
 	session := s.open(s.First, longTTL)
 	s.heartbeat(s.First, session)
 	heal := s.Partition(s)
-	ctx, cancel := context.WithTimeout(s.Context(), cutCall)
+	ctx, cancel := s.cut()
 	defer cancel()
 	v, err := s.First.Sessions.Heartbeat(ctx, session.ID)
 	switch {

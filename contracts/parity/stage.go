@@ -81,6 +81,14 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// breathe waits for d between two looks at the store.
+func (s *stage) breathe(d time.Duration) {
+	s.Helper()
+	if !pause(s.Context(), d) {
+		s.Fatalf("the case was ended: %v", context.Cause(s.Context()))
+	}
+}
+
 // eventually asks check again and again until it is true.
 func (s *stage) eventually(what string, check func() bool) {
 	s.Helper()
@@ -268,6 +276,25 @@ func (s *stage) abandon(b port.Backend, req port.GrantRequest) bool {
 	return must[bool](s, "abandon "+req.Key.Name())(ask(s.Context(), false, func(ctx context.Context) (bool, error) {
 		return b.Handover.Abandon(ctx, req.Key, req.Session, req.RequestID)
 	}))
+}
+
+// settle looks a request id up.
+func (s *stage) settle(b port.Backend, req port.GrantRequest) (lock.Grant, bool) {
+	s.Helper()
+	var ok bool
+	g, err := ask(s.Context(), true, func(ctx context.Context) (g lock.Grant, err error) {
+		g, ok, err = b.Handover.Settle(ctx, req.Key, req.Session, req.RequestID)
+		return g, err
+	})
+	if err != nil {
+		s.Fatalf("settle %s: %v", req.Key.Name(), err)
+	}
+	return g, ok
+}
+
+// cut bounds a call to a store that cannot answer.
+func (s *stage) cut() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(s.Context(), cutCall)
 }
 
 // higher fails the case unless the tokens of one key strictly increase.

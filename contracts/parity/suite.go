@@ -24,7 +24,7 @@ func (c clause) name() string { return c.number + "_" + c.slug }
 
 // clauses returns the whole suite in the order of the documentation.
 func clauses() []clause {
-	return slices.Concat(sessionClauses(), grantClauses(), revocationClauses(), waitClauses(), failureClauses())
+	return slices.Concat(sessionClauses(), lifetimeClauses(), grantClauses(), endingClauses(), revocationClauses(), waitClauses(), failureClauses())
 }
 
 // Names lists the subtests of [RunParity], one per clause, in order.

@@ -14,6 +14,7 @@ import (
 // to fail a clause without failing the test that watches.
 type trial struct {
 	ctx context.Context
+	end context.CancelFunc
 
 	mu        sync.Mutex
 	last      string // the case that runs
@@ -25,7 +26,7 @@ type trial struct {
 // try runs one clause as a test of its own and returns what became of it.
 func try(t *testing.T, h parity.Harness, clause string) *trial {
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &trial{ctx: ctx}
+	r := &trial{ctx: ctx, end: cancel}
 	done := make(chan struct{})
 	go func() { // ends with the clause
 		defer close(done)
@@ -64,6 +65,7 @@ func (r *trial) note(failed bool, format string, args []any) {
 		r.complaint = r.last + ": " + line
 	}
 	r.failed = true
+	r.end() // one complaint is enough: nothing that follows need be waited for
 }
 
 // verdict is the first complaint, after the case that it comes from.
