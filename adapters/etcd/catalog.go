@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"encoding/base64"
+	"slices"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -34,11 +35,12 @@ func (s *Store) Grants(
 		if err != nil {
 			return nil, "", err
 		}
-		for _, v := range found {
-			if v.live() {
-				grants = append(grants, v.grant.grant)
-			}
+		live := slices.DeleteFunc(slices.Clone(found), func(v *view) bool { return !v.live() })
+		batch, err := s.grantsOf(ctx, live)
+		if err != nil {
+			return nil, "", err
 		}
+		grants = append(grants, batch...)
 		if len(grants) > size {
 			grants = grants[:size]
 			return grants, pageToken(listing, grants[size-1].Key.Name()), nil

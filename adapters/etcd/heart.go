@@ -49,6 +49,11 @@ func newHeart(s *Store, t tuning) *heart {
 	return &heart{store: s, tuning: t, side: make(chan struct{}, sideStreams)}
 }
 
+// errStale ends a heartbeat that could not be sent in time.
+func errStale() error {
+	return lock.Contention("the heartbeat waited too long to be sent", false, nil)
+}
+
 // errNoLease: the store knows no such lease.
 var errNoLease = errors.New("the lease does not exist")
 
@@ -78,6 +83,7 @@ func (s *Store) Heartbeat(ctx context.Context, id lock.SessionID) (port.Vitals, 
 
 // renew sends one keepalive for the session and waits for its answer.
 func (h *heart) renew(ctx context.Context, m *member) error {
+	born := h.store.now()
 	var err error
 	for range beatRounds {
 		if err = ctx.Err(); err != nil {
@@ -88,9 +94,9 @@ func (h *heart) renew(ctx context.Context, m *member) error {
 			return err
 		}
 		if shared {
-			err = h.share(ctx, m)
+			err = h.share(ctx, m, born)
 		} else {
-			err = h.alone(ctx, m)
+			err = h.alone(ctx, m, born)
 		}
 		if !errors.Is(err, errStream) {
 			return err
@@ -121,7 +127,7 @@ func (h *heart) maySail(ctx context.Context, m *member) (bool, error) {
 }
 
 // alone renews over a stream of its own, one of a bounded number.
-func (h *heart) alone(ctx context.Context, m *member) error {
+func (h *heart) alone(ctx context.Context, m *member, born time.Duration) error {
 	select {
 	case h.side <- struct{}{}:
 	case <-ctx.Done():
@@ -137,6 +143,9 @@ func (h *heart) alone(ctx context.Context, m *member) error {
 		return err
 	}
 	sent := h.store.now()
+	if sent-born > staleBeat {
+		return errStale()
+	}
 	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: m.lease}); err != nil {
 		return err
 	}
@@ -152,9 +161,9 @@ func (h *heart) alone(ctx context.Context, m *member) error {
 }
 
 // share renews over the shared stream, or rides on a keepalive under way.
-func (h *heart) share(ctx context.Context, m *member) error {
+func (h *heart) share(ctx context.Context, m *member, born time.Duration) error {
 	st := h.current()
-	b := st.add(m.lease, h.store.now(), m.until.Load())
+	b := st.add(m, born)
 	timer := time.NewTimer(silence)
 	defer timer.Stop()
 	for {

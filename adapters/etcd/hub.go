@@ -28,7 +28,6 @@ type hub struct {
 	mu    sync.Mutex
 	waits map[lock.Key]map[*wake]struct{}
 	open  bool // a watch is open or being opened
-	ready bool // the watch sees every deletion from now on
 	idle  bool // nobody has waited since the last look
 }
 
@@ -90,7 +89,9 @@ func (h *hub) run() {
 			return
 		}
 		next = resume
-		h.lost(next == 0, err)
+		if next == 0 {
+			h.store.report(Incident{Kind: WatchRestarted, Err: err})
+		}
 		select {
 		case <-h.store.life.Done():
 		case <-time.After(reopenPause):
@@ -120,11 +121,7 @@ func (h *hub) watch(next int64) (int64, error) {
 			if err := watchErr(resp, ok); err != nil {
 				return resumeFrom(next, err), err
 			}
-			if resp.Created {
-				h.established(next == 0)
-			}
-			next = max(next, resp.Header.Revision+1)
-			h.deleted(resp.Events)
+			next = h.seen(next, resp)
 		}
 	}
 }
@@ -148,25 +145,20 @@ func resumeFrom(next int64, err error) int64 {
 	return next
 }
 
-// established: whoever registered before a fresh watch was in place may have
-// missed the event it waits for, and looks again.
-func (h *hub) established(fresh bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ready = true
-	if fresh {
+// seen acts on an answer and returns the revision to resume from after it. That follows the
+// events, not the answer's own revision, which may be ahead of events still to come.
+func (h *hub) seen(next int64, resp clientv3.WatchResponse) int64 {
+	if resp.Created && next == 0 {
+		// Whoever registered before a fresh watch was in place may have missed
+		// the event it waits for, and looks again.
 		h.wakeAll()
+		next = resp.Header.Revision + 1
 	}
-}
-
-// lost: the watch has failed. A gap is made good by the next one that is established.
-func (h *hub) lost(gap bool, err error) {
-	h.mu.Lock()
-	h.ready = false
-	h.mu.Unlock()
-	if gap {
-		h.store.report(Incident{Kind: WatchRestarted, Err: err})
+	h.deleted(resp.Events)
+	if n := len(resp.Events); n > 0 {
+		next = resp.Events[n-1].Kv.ModRevision + 1
 	}
+	return next
 }
 
 // leave closes the hub if nobody waits and nobody has since the last look.
@@ -181,7 +173,7 @@ func (h *hub) leave() bool {
 		h.idle = true
 		return false
 	}
-	h.open, h.ready, h.idle = false, false, false
+	h.open, h.idle = false, false
 	return true
 }
 
@@ -203,6 +195,8 @@ func (h *hub) deleted(events []*clientv3.Event) {
 }
 
 func (h *hub) wakeAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, waits := range h.waits {
 		for w := range waits {
 			w.fire()

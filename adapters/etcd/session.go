@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -195,19 +196,40 @@ func (s *Store) standingOf(
 	if err != nil {
 		return nil, false, err
 	}
-	for _, v := range views {
-		if !v.live() || v.grant.lease != m.lease {
-			continue
+	views = slices.DeleteFunc(views, func(v *view) bool { return !v.live() || v.grant.lease != m.lease })
+	grants, err = s.grantsOf(ctx, views)
+	return grants, err == nil, err
+}
+
+// grantsOf returns the live grants of the views with what is left of their leases.
+func (s *Store) grantsOf(ctx context.Context, views []*view) ([]lock.Grant, error) {
+	type result struct {
+		grant lock.Grant
+		live  bool
+		err   error
+	}
+	results := make([]result, len(views))
+	const atOnce = 16
+	for start := 0; start < len(views); start += atOnce {
+		var asked sync.WaitGroup
+		for i := start; i < min(start+atOnce, len(views)); i++ {
+			asked.Go(func() {
+				r := &results[i]
+				r.grant, r.live, r.err = s.withRemaining(ctx, views[i])
+			})
 		}
-		g, live, err := s.withRemaining(ctx, v)
-		if err != nil {
-			return nil, false, err
+		asked.Wait()
+	}
+	var grants []lock.Grant
+	for _, r := range results {
+		if r.err != nil {
+			return nil, r.err
 		}
-		if live {
-			grants = append(grants, g)
+		if r.live {
+			grants = append(grants, r.grant)
 		}
 	}
-	return grants, true, nil
+	return grants, nil
 }
 
 // viewsAt reads the grants of many keys as they were at the revision.

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-
-	"github.com/fencelock/fencelock/core/lock"
 )
 
 // errStream: the stream failed under the heartbeat, which may be tried again.
@@ -18,10 +16,8 @@ var errStream = errors.New("the keepalive stream failed")
 // beat is one keepalive on the shared stream. Fields after done are set before it is closed.
 type beat struct {
 	lease int64
-	// born is when it was asked for, worth the guarantee it was admitted by.
-	born  time.Duration
-	worth time.Duration
-	sent  time.Duration
+	// born is when it was asked for, worth the end of the guarantee it was admitted by.
+	born, worth, sent time.Duration
 
 	done  chan struct{}
 	until time.Duration
@@ -52,14 +48,15 @@ func newStream(h *heart) *stream {
 	return st
 }
 
-// add puts a keepalive for the lease on the stream, or joins the one under way.
-func (st *stream) add(lease int64, now time.Duration, worth int64) *beat {
+// add puts a keepalive for the session on the stream, or joins the one under way.
+func (st *stream) add(m *member, born time.Duration) *beat {
+	now := st.heart.store.now()
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if b, ok := st.pending[lease]; ok {
+	if b, ok := st.pending[m.lease]; ok {
 		return b
 	}
-	b := &beat{lease: lease, born: now, worth: time.Duration(worth), done: make(chan struct{})}
+	b := &beat{lease: m.lease, born: born, worth: time.Duration(m.until.Load()), done: make(chan struct{})}
 	if st.failed {
 		b.finish(errStream)
 		return b
@@ -67,7 +64,7 @@ func (st *stream) add(lease int64, now time.Duration, worth int64) *beat {
 	if len(st.pending) == 0 {
 		st.heard = now
 	}
-	st.pending[lease] = b
+	st.pending[m.lease] = b
 	st.queue = append(st.queue, b)
 	select {
 	case st.wake <- struct{}{}:
@@ -138,7 +135,7 @@ func (st *stream) due() []int64 {
 	for _, b := range st.queue {
 		if now-b.born > staleBeat || (!st.heart.oneStream && b.worth-now < sideGuarantee/2) {
 			delete(st.pending, b.lease)
-			b.finish(lock.Contention("the heartbeat waited too long to be sent", false, nil))
+			b.finish(errStale())
 			continue
 		}
 		b.sent = now

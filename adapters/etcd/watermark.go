@@ -50,12 +50,12 @@ func (w *watermark) open(ctx context.Context) error {
 		return err
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.saved, w.token = noted, max(w.token, noted)
 	if now := e.token(rev); now < noted {
 		w.stop(e, fmt.Errorf("the store is at token %d, this server has seen %d", now, noted))
 	}
-	return nil
+	w.mu.Unlock()
+	return w.save() // a folder that cannot be written is found out now, not after a crash
 }
 
 // ask reads the epoch and the store's revision.
