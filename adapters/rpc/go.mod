@@ -7,11 +7,14 @@ require (
 	connectrpc.com/grpchealth v1.5.0
 	connectrpc.com/grpcreflect v1.3.1
 	github.com/fencelock/fencelock/contracts/api v0.0.0
+	github.com/fencelock/fencelock/contracts/parity v0.0.0
 	github.com/fencelock/fencelock/core v0.0.0
+	go.uber.org/goleak v1.3.0
 	google.golang.org/protobuf v1.36.12
 )
 
 replace (
 	github.com/fencelock/fencelock/contracts/api => ../../contracts/api
+	github.com/fencelock/fencelock/contracts/parity => ../../contracts/parity
 	github.com/fencelock/fencelock/core => ../../core
 )

@@ -58,6 +58,10 @@ func fill[T int | time.Duration](field *T, value T) {
 	}
 }
 
+// compressFrom is the size in bytes from which answers are compressed, if the caller takes that: long listings. For
+// single answers and frames it would cost more time than it saves.
+const compressFrom = 64 << 10
+
 // Config is what a Handler needs.
 type Config struct {
 	// Service does the work.
@@ -103,6 +107,7 @@ func New(cfg Config) *Handler {
 	calls := calls{service: cfg.Service, defaultLease: cfg.DefaultLease}
 	options := connect.WithHandlerOptions(
 		connect.WithReadMaxBytes(cfg.Limits.MessageBytes),
+		connect.WithCompressMinBytes(compressFrom),
 		strictCodecs(),
 		connect.WithInterceptors(edge{}),
 		connect.WithRecover(func(ctx context.Context, spec connect.Spec, _ http.Header, value any) error {
