@@ -44,8 +44,12 @@ type guardian struct {
 	answered uint64
 }
 
-// Main is the guardian. The hidden subcommand that [Run] starts hands over its
-// arguments: the grace, then the command. It returns the exit code, which nobody reads.
+// Argument is the first argument with which [Run] starts this very program again. The program must
+// then call [Main] with the arguments that follow, before anything else.
+const Argument = "__guard"
+
+// Main is the guardian. Its arguments are the grace, then the command. It returns
+// the exit code, which nobody reads.
 func Main(args []string) int {
 	// The kernel's promise to kill the command with its parent is about the parent's thread.
 	runtime.LockOSThread()

@@ -19,15 +19,12 @@ import (
 
 // The test binary plays three parts: the tests, the guardian, and a program that runs a command
 // under the guard, for tests that freeze or kill that program.
-const (
-	partGuardian = "__guard"
-	partProgram  = "__program"
-)
+const partProgram = "__program"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
-		case partGuardian:
+		case guard.Argument:
 			os.Exit(guard.Main(os.Args[2:]))
 		case partProgram:
 			os.Exit(program(os.Args[2:]))
@@ -53,8 +50,8 @@ func program(args []string) int {
 // command is a shell script with the streams of this process.
 func command(grace time.Duration, script string) guard.Command {
 	return guard.Command{
-		Self: []string{os.Args[0], partGuardian}, Args: []string{"sh", "-c", script},
-		Env: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Grace: grace,
+		Args: []string{"sh", "-c", script}, Env: os.Environ(),
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Grace: grace,
 	}
 }
 

@@ -23,8 +23,6 @@ type Hold struct {
 
 // Command is what to run.
 type Command struct {
-	// Self starts this program again so that it calls [Main]; the guard appends Main's arguments.
-	Self []string
 	// Args is the command and its arguments.
 	Args []string
 	// Env is its whole environment.
@@ -86,6 +84,10 @@ func Run(command Command, hold Hold, signals <-chan os.Signal) (Result, error) {
 // start starts the guardian in a process group of its own, so that what is meant for this program's
 // group (a terminal's interrupt or suspend) does not hit both.
 func start(command Command) (guardian *exec.Cmd, orders, reports *os.File, err error) {
+	path, err := self()
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	ordersEnd, orders, err := os.Pipe()
 	if err != nil {
 		return nil, nil, nil, err
@@ -98,8 +100,8 @@ func start(command Command) (guardian *exec.Cmd, orders, reports *os.File, err e
 	}
 	defer reportsEnd.Close()
 	adoptOrphans()
-	args := append(append([]string{}, command.Self[1:]...), command.Grace.String())
-	guardian = exec.Command(command.Self[0], append(args, command.Args...)...)
+	guardian = exec.Command(path, append([]string{Argument, command.Grace.String()}, command.Args...)...)
+	guardian.Args[0] = os.Args[0]
 	guardian.Env = command.Env
 	guardian.ExtraFiles = []*os.File{ordersEnd, reportsEnd}
 	guardian.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -163,6 +165,11 @@ func (k *keeper) hear(r report) {
 	}
 	if r.Ask != 0 {
 		left := k.hold.Left()
+		if left <= 0 {
+			// No later deadline: the one before still bounds the time to end in peace.
+			k.tell(order{Stop: true})
+			return
+		}
 		k.deadline = time.Now().Add(left)
 		k.tell(order{Answer: r.Ask, Left: left})
 	}

@@ -52,9 +52,10 @@ func TestIfTheProgramIsKilledTheGroupIsStopped(t *testing.T) {
 func TestIfTheProgramIsFrozenTheGroupIsStopped(t *testing.T) {
 	t.Parallel()
 	tr := newTrace(t)
-	p := startProgram(t, "4s", tr.script(stubborn), nil, nil)
+	// All that a terminal's suspend would hit is frozen, not the program alone.
+	p := startProgram(t, "4s", tr.script(stubborn), &syscall.SysProcAttr{Setpgid: true}, nil)
 	readStubborn(t, tr)
-	if err := p.Process.Signal(unix.SIGSTOP); err != nil {
+	if err := unix.Kill(-p.Process.Pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	tr.awaitGone(t) // while the program is still frozen

@@ -1,0 +1,76 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/fencelock/fencelock/core/lock"
+)
+
+// Exit codes; the package documentation gives their meaning.
+const (
+	codeLost        = 200
+	codeNotAcquired = 201
+	codeUnavailable = 202
+	codeUsage       = 203
+	codeRefused     = 204
+	codeUnhealthy   = 205
+	codeOther       = 206
+	codeSignal      = 128
+)
+
+// exitError ends the program with a code; what is to be said has been said.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// usageError is a command line that does not parse.
+type usageError struct{ cause error }
+
+func (e usageError) Error() string { return e.cause.Error() }
+
+// signalError is an interruption by a signal.
+type signalError struct{ signal syscall.Signal }
+
+func (e signalError) Error() string { return "interrupted by signal: " + e.signal.String() }
+
+// exitCode is the one table from errors to exit codes.
+func exitCode(err error) int {
+	var exit exitError
+	var interrupted signalError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return int(exit)
+	case errors.As(err, &interrupted):
+		return codeSignal + int(interrupted.signal)
+	case errors.As(err, new(usageError)):
+		return codeUsage
+	}
+	switch lock.CodeOf(err) {
+	case lock.CodeLost, lock.CodeSessionDead:
+		return codeLost
+	case lock.CodeHeld:
+		return codeNotAcquired
+	case lock.CodeContention, lock.CodeNotLeader, lock.CodeTooManyWaiters:
+		return codeUnavailable
+	case lock.CodeInvalid:
+		return codeUsage
+	case lock.CodeDenied, lock.CodeUnsafeStore, lock.CodeFencedOut:
+		return codeRefused
+	}
+	return codeOther
+}
+
+// failure is an exit code that needs a word.
+type failure struct {
+	exitError
+	message string
+}
+
+func (f failure) Error() string { return f.message }
+
+// Unwrap makes the exit code count.
+func (f failure) Unwrap() error { return f.exitError }
