@@ -2,43 +2,13 @@ package parity
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/core/lock"
 	"github.com/fencelock/fencelock/core/port"
 )
-
-func endingClauses() []clause {
-	return []clause{
-		{"LOCK-06", "release_compares_in_the_store", []example{
-			{"wrong-session release failing", wrongSessionRelease},
-			{"stale-releaser attempt failing", staleRelease},
-			{"release of what is over is false, never an error", releaseOfOver},
-			{"one of many releases at once is true", releaseAtOnce},
-		}},
-		{"LOCK-07", "extend_moves_the_end_later", []example{
-			{"extend on a lease moves the end, never earlier", extendMovesTheEnd},
-			{"an extended grant outlives its first lease", extendedOutlives},
-			{"extend without a lease changes nothing", extendWithoutLease},
-			{"extend on a lost grant is lost", extendOfOver},
-			{"a fresh grant can be extended at once from any server", extendAtOnce},
-			{"a blip is not lost", extendDuringBlip},
-		}},
-		{"LOCK-08", "a_lapsed_lease_is_free", []example{
-			{"a lapsed grant is taken over with a higher token", lapsedIsTaken},
-			{"a lapsed grant cannot be extended, released or handed over", lapsedIsOver},
-			{"a lapsed grant is no grant for its own request", lapsedRequest},
-		}},
-		{"LOCK-09", "handoff_is_one_atomic_step", []example{
-			{"handoff ends one grant and starts another", handoffMoves},
-			{"handoff of a grant that is over is lost and changes nothing", handoffOfOver},
-			{"handoff to a dead session changes nothing", handoffToDead},
-			{"nobody gets in between", handoffIsAtomic},
-			{"of two handoffs at once one succeeds", handoffAtOnce},
-		}},
-	}
-}
 
 func wrongSessionRelease(s *stage) {
 	holder, other := s.open(s.First, longTTL), s.open(s.Second, longTTL)
@@ -116,6 +86,17 @@ func (s *stage) waysToEnd() []wayToEnd {
 			}
 		}},
 	}
+}
+
+// wayToEnd returns one of waysToEnd by its name.
+func (s *stage) wayToEnd(name string) wayToEnd {
+	s.Helper()
+	ways := s.waysToEnd()
+	i := slices.IndexFunc(ways, func(w wayToEnd) bool { return w.name == name })
+	if i < 0 {
+		s.Fatalf("there is no way to end a grant that is called %q", name)
+	}
+	return ways[i]
 }
 
 // truths calls both clients n times at once and counts the answers that are

@@ -9,34 +9,6 @@ import (
 	"github.com/fencelock/fencelock/core/port"
 )
 
-func grantClauses() []clause {
-	return []clause{
-		{"LOCK-02", "tokens_strictly_increase", []example{
-			{"token strictly increasing across acquire and release cycles", tokensOverCycles},
-			{"token strictly increasing across a revocation", tokensOverRevocation},
-			{"token strictly increasing across session death and close", tokensOverDeath},
-			{"token strictly increasing across the loss of a server", tokensOverServerLoss},
-			{"token strictly increasing across a raised floor", tokensOverRaisedFloor},
-		}},
-		{"LOCK-03", "extending_never_changes_the_token", []example{
-			{"extend returning the same token", extendKeepsToken},
-		}},
-		{"LOCK-04", "a_request_id_is_granted_once", []example{
-			{"the same request returns the same grant, from any server", sameRequestSameGrant},
-			{"another request of the same session is held", sessionDoesNotReenter},
-			{"a request id is scoped to session and key", requestIDScope},
-			{"the same request sent many times at once makes one grant", sameRequestAtOnce},
-			{"requests of one session at once make one grant", oneSessionAtOnce},
-		}},
-		{"LOCK-05", "held_says_who", []example{
-			{"held names owner, session, token and time", heldSaysWho},
-		}},
-		{"LOCK-10", "read_gives_a_plausible_picture", []example{
-			{"read returning a plausible picture", readIsPlausible},
-		}},
-	}
-}
-
 func tokensOverCycles(s *stage) {
 	a, b := s.open(s.First, longTTL), s.open(s.Second, longTTL)
 	key := s.key("cycle")

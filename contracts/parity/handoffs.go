@@ -90,7 +90,8 @@ func handoffToDead(s *stage) {
 // handoffIsAtomic passes a key between two sessions while a third tries to get it.
 func handoffIsAtomic(s *stage) {
 	a, b, thief := s.open(s.First, longTTL), s.open(s.Second, longTTL), s.open(s.Second, longTTL)
-	g := s.hold(s.First, s.key("ring"), a)
+	key := s.key("ring")
+	g := s.hold(s.First, key, a)
 	stolen := make(chan bool)
 	passed := make(chan struct{})
 	go func() { // ends when the ring has been passed, or with the case
@@ -100,7 +101,7 @@ func handoffIsAtomic(s *stage) {
 			case <-passed:
 				done = true
 			default:
-				attempt, err := insert(s.Context(), s.Second, s.request(g.Key, thief))
+				attempt, err := insert(s.Context(), s.Second, s.request(key, thief))
 				got = err == nil && attempt.Granted
 			}
 		}
@@ -108,7 +109,7 @@ func handoffIsAtomic(s *stage) {
 	}()
 	for i := range 24 {
 		to := []lock.Session{b, a}[i%2]
-		next, err := s.handoff([]port.Backend{s.First, s.Second}[i/2%2], g, s.request(g.Key, to))
+		next, err := s.handoff([]port.Backend{s.First, s.Second}[i/2%2], g, s.request(key, to))
 		if err != nil {
 			s.Errorf("handoff %d: %v", i, err)
 			break

@@ -17,24 +17,6 @@ const (
 	probePause = 50 * time.Millisecond
 )
 
-func lifetimeClauses() []clause {
-	return []clause{
-		{"SESS-02", "lives_as_guaranteed_and_dies_within_TTL_plus_2s", []example{
-			{"a heartbeat guarantees close to the TTL", guaranteeIsCloseToTTL},
-			{"a silent session lives as long as guaranteed and dies in time, for all at once", diesInTime},
-			{"a heartbeat moves the end", heartbeatMovesTheEnd},
-			{"a session dies in time though its server has died", diesInTimeWithItsServer},
-		}},
-		{"SESS-04", "a_silent_session_dies", []example{
-			{"other calls of the session, and heartbeats of others, keep nothing alive", silentDies},
-		}},
-		{"SESS-08", "a_session_survives_its_server", []example{
-			{"any server renews a session and releases its locks", anyServerServes},
-			{"a session outlives the server that opened it", outlivesItsServer},
-		}},
-	}
-}
-
 func guaranteeIsCloseToTTL(s *stage) {
 	for _, ttl := range []time.Duration{lock.DefaultTTL, lock.MaxTTL} {
 		session := s.open(s.First, ttl)

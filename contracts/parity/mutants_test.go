@@ -25,6 +25,7 @@ func TestMutants(t *testing.T) {
 	for _, m := range reference.Mutants() {
 		bugs = append(bugs, planted{m.Name, m.Clause, referenceHarness(m)})
 	}
+	bugs = append(bugs, wrappedBugs()...)
 	if len(bugs) < 14 {
 		t.Errorf("%d planted bugs, want at least 14", len(bugs))
 	}

@@ -3,34 +3,13 @@ package parity
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fencelock/fencelock/core/lock"
 	"github.com/fencelock/fencelock/core/port"
+	"github.com/fencelock/fencelock/core/service"
 )
-
-func revocationClauses() []clause {
-	return []clause{
-		{"REV-01", "revoke_ends_raises_and_records_in_one_step", []example{
-			{"revoke advancing the floor", revokeAdvancesFloor},
-			{"one of many revocations at once succeeds, with one record", revokeAtOnce},
-			{"a revocation and a release never both succeed", revokeRacesRelease},
-		}},
-		{"REV-02", "compare_and_revoke", []example{
-			{"another expected token changes nothing", revokeOtherToken},
-			{"revoking a free key reports not held", revokeFreeKey},
-		}},
-		{"REV-03", "the_deposed_holder_is_told", []example{
-			{"extend is lost and release false", deposedHolder},
-			{"the feed of every server tells it", feedTells},
-		}},
-		{"REV-04", "revocations_are_listed_and_survive", []example{
-			{"newest first, in pages", revocationPages},
-			{"a page token of elsewhere is invalid", foreignPageToken},
-			{"they survive sessions and servers", revocationsSurvive},
-		}},
-	}
-}
 
 func revokeAdvancesFloor(s *stage) {
 	holder, heir := s.open(s.First, longTTL), s.open(s.Second, longTTL)
@@ -225,6 +204,27 @@ func (s *stage) told(feed port.Subscription, g lock.Grant) {
 		}
 		if e.Kind == port.SessionOver || e.Kind == port.GrantLapsed {
 			s.Fatalf("the feed brought %+v, want the revocation of token %d", e, g.Token)
+		}
+	}
+}
+
+// watcherIsTold: whoever watches a session at a server learns of the loss, or
+// is given the list of what is left.
+func watcherIsTold(s *stage) {
+	holder := s.open(s.First, longTTL)
+	for i, b := range []port.Backend{s.First, s.Second} {
+		g := s.hold(s.First, s.key(fmt.Sprintf("watched/%d", i)), holder)
+		events, cancel := s.serve(b).WatchSession(holder.ID)
+		defer cancel()
+		must[lock.Revocation](s, "revoke")(s.revoke(s.First, g.Key, 0))
+		for told := false; !told; {
+			select {
+			case e := <-events:
+				gone := e.Kind == service.HeldNow && !slices.Contains(tokens(e.Held), g.Token)
+				told = gone || e.Kind == service.GrantLost && e.Key == g.Key && e.Token == g.Token && e.Reason == port.GrantRevoked
+			case <-time.After(patience):
+				s.Fatalf("the watcher was told nothing within %v", patience)
+			}
 		}
 	}
 }

@@ -11,42 +11,6 @@ import (
 	"github.com/fencelock/fencelock/core/port"
 )
 
-func sessionClauses() []clause {
-	return []clause{
-		{"SESS-01", "open_returns_an_unguessable_id_and_the_granted_TTL", []example{
-			{"session ids are unguessable and distinct", idsAreUnguessable},
-			{"the granted TTL is the asked one", grantedTTL},
-			{"the listing shows owner, TTL and metadata", sessionIsListed},
-		}},
-		{"SESS-03", "dead_is_terminal_stable_and_everywhere", []example{
-			{"heartbeat false is terminal", deadIsTerminal},
-			{"an unknown session is dead", unknownIsDead},
-			{"a malformed id is invalid", malformedID},
-			{"an unreachable store is neither dead nor alive", unreachableIsNeither},
-		}},
-		{"SESS-05", "death_frees_all_locks_in_one_step", []example{
-			{"session death releases all N locks", deathFreesAll},
-			{"a listing shows all of them or none when the session dies", deathIsOneStep},
-			{"a listing shows all of them or none when the session closes", closeIsOneStep},
-		}},
-		{"SESS-06", "close_counts_once", []example{
-			{"close frees and counts, then returns 0", closeCounts},
-			{"close of a dead or unknown session returns 0", closeOfDead},
-		}},
-		{"SESS-07", "locks_of_is_read_from_the_store", []example{
-			{"every change through one server shows on the other at once", locksOfIsFresh},
-			{"the list is complete, in key order and shows each grant", locksOfIsComplete},
-		}},
-		{"SESS-09", "a_dead_session_is_granted_nothing", []example{
-			{"a killed session is granted nothing", killedGetsNothing},
-			{"a closed session is granted nothing", closedGetsNothing},
-			{"an unknown session is granted nothing", unknownGetsNothing},
-			{"a retry after death does not return the old grant", retryAfterDeath},
-			{"a session that dies during the attempt is granted nothing", deathRacesAttempt},
-		}},
-	}
-}
-
 func idsAreUnguessable(s *stage) {
 	const n = 48
 	var ones [128]int

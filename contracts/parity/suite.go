@@ -1,7 +1,6 @@
 package parity
 
 import (
-	"slices"
 	"strings"
 	"testing"
 )
@@ -21,11 +20,6 @@ type example struct {
 }
 
 func (c clause) name() string { return c.number + "_" + c.slug }
-
-// clauses returns the whole suite in the order of the documentation.
-func clauses() []clause {
-	return slices.Concat(sessionClauses(), lifetimeClauses(), grantClauses(), endingClauses(), revocationClauses(), waitClauses(), failureClauses())
-}
 
 // Names lists the subtests of [RunParity], one per clause, in order.
 func Names() []string {

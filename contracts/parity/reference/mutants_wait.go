@@ -36,6 +36,12 @@ func waitMutants() []Mutant {
 			w.steps.endSession = func(s *session) { silently(w, func() { right(s) }) }
 		}},
 		{"lapse wakes nobody", "WAIT-02", func(w *World) {
+			try := w.steps.tryInsert
+			w.steps.tryInsert = func(now time.Time, req port.GrantRequest) (port.Attempt, error) {
+				a, err := try(now, req)
+				a.Holder.FreeWithin = 0 // or else a waiter knows when to look
+				return a, err
+			}
 			right := w.steps.leaseOver
 			w.steps.leaseOver = func(g *grant, now time.Time) bool {
 				if !right(g, now) {

@@ -1,0 +1,308 @@
+package parity
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencelock/fencelock/contracts/parity/history"
+	"github.com/fencelock/fencelock/core/lock"
+	"github.com/fencelock/fencelock/core/port"
+)
+
+const (
+	// searchTime bounds the search for an order of one key's history.
+	searchTime = 10 * time.Second
+	// callTime bounds a call of a recorded client, so that a fault costs it little.
+	callTime = 250 * time.Millisecond
+)
+
+// heldIsHeld: while a grant stands nobody else gets the key, however it is asked for.
+func heldIsHeld(s *stage) {
+	holder, other := s.open(s.First, longTTL), s.open(s.Second, longTTL)
+	for _, lease := range []time.Duration{0, time.Minute} {
+		req := s.request(s.key("held/"+lease.String()), holder)
+		req.Lease = lease
+		g := s.grab(s.First, req)
+		for _, b := range []port.Backend{s.First, s.Second} {
+			for _, wanted := range []time.Duration{0, time.Minute} {
+				rival := s.request(g.Key, other)
+				rival.Lease = wanted
+				s.blocked(b, rival)
+				s.blocked(b, rival)
+				s.holds(s.Second, g)
+			}
+		}
+		s.holdsNothing(s.First, other)
+	}
+}
+
+// oneOfManyAtOnce: of many sessions that want a free key at once one gets it.
+func oneOfManyAtOnce(s *stage) {
+	var sessions []lock.Session
+	for i := range 8 {
+		sessions = append(sessions, s.open([]port.Backend{s.First, s.Second}[i%2], longTTL))
+	}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		key := s.key("wanted/" + name)
+		if n := granted(s.atOnce(8, func(i int) port.GrantRequest { return s.request(key, sessions[i]) })); n != 1 {
+			s.Errorf("8 sessions at once got %d grants of one key, want 1", n)
+		}
+	}
+}
+
+// mutualExclusion lets clients of both servers take one lock in turn and look whether they are
+// alone inside.
+func mutualExclusion(s *stage) {
+	const clients, turns = 6, 8
+	key := s.key("inside")
+	var inside, intruders, disowned atomic.Int32
+	errs := make([]error, clients)
+	var group sync.WaitGroup
+	for i := range clients {
+		b, session := []port.Backend{s.First, s.Second}[i%2], s.open(s.First, longTTL)
+		group.Go(func() {
+			for turn := 0; turn < turns && errs[i] == nil && s.Context().Err() == nil; {
+				a, err := insert(s.Context(), b, s.request(key, session))
+				if errs[i] = err; err != nil || !a.Granted {
+					continue
+				}
+				if inside.Add(1) != 1 {
+					intruders.Add(1)
+				}
+				if _, err := s.extend(b, a.Grant, 0); err != nil {
+					disowned.Add(1)
+				}
+				inside.Add(-1)
+				_, errs[i] = ask(s.Context(), true, func(ctx context.Context) (bool, error) {
+					return b.Locks.DeleteIfOwner(ctx, key, session.ID, a.Grant.Token)
+				})
+				turn++
+			}
+		})
+	}
+	group.Wait()
+	for _, err := range errs {
+		if err != nil {
+			s.Fatalf("take turns: %v", err)
+		}
+	}
+	if intruders.Load() > 0 || disowned.Load() > 0 {
+		s.Errorf("%d times two were inside at once, %d times a holder had lost its grant", intruders.Load(), disowned.Load())
+	}
+}
+
+// tokensUnderConcurrency takes one lock as fast as it goes and looks at the order of tokens.
+func tokensUnderConcurrency(s *stage) {
+	load := s.newLoad(1)
+	load.run(6, 200, func(int) {})
+	load.judge(10)
+}
+
+func quietHistory(s *stage) {
+	load := s.newLoad(3)
+	load.run(8, 320, func(step int) {
+		if step%60 == 59 {
+			load.kill()
+		}
+	})
+	load.judge(20)
+}
+
+func faultyHistory(s *stage) {
+	load := s.newLoad(3)
+	none := func(T) func() { return func() {} }
+	heal := none(s)
+	load.run(8, 360, func(step int) {
+		if step%40 == 0 {
+			heal()
+			heal = []func(T) func(){none, s.Partition, s.Pause}[step/40%3](s)
+		}
+	})
+	heal()
+	load.run(8, 120, func(int) {})
+	load.judge(20)
+}
+
+// load is a recorded workload over both servers.
+type load struct {
+	s        *stage
+	recorder *history.Recorder
+	keys     []lock.Key
+
+	mu       sync.Mutex
+	sessions []lock.SessionID // alive as far as their clients know
+}
+
+func (s *stage) newLoad(keys int) *load {
+	l := &load{s: s, recorder: history.NewRecorder()}
+	for i := range keys {
+		l.keys = append(l.keys, s.key("history/"+string(rune('a'+i))))
+	}
+	return l
+}
+
+// run lets clients take so many steps in all; before each one, direct is called
+// in the case's own goroutine.
+func (l *load) run(clients, steps int, direct func(step int)) {
+	l.s.Helper()
+	ctx, cancel := context.WithTimeout(l.s.Context(), 3*patience)
+	defer cancel()
+	permits := make(chan struct{})
+	var group sync.WaitGroup
+	for i := range clients {
+		c := &client{
+			load: l, backend: l.recorder.Wrap([]port.Backend{l.s.First, l.s.Second}[i%2]),
+			random: rand.New(rand.NewPCG(uint64(i), uint64(steps))),
+		}
+		group.Go(func() {
+			for range permits {
+				c.step(ctx)
+				// Give way, or one client takes all the steps of a fast store.
+				pause(ctx, time.Duration(c.random.IntN(400))*time.Microsecond)
+			}
+			c.leave(ctx)
+		})
+	}
+	defer group.Wait()
+	defer close(permits)
+	for step := range steps {
+		direct(step)
+		select {
+		case permits <- struct{}{}:
+		case <-ctx.Done():
+			l.s.Errorf("%d of %d steps took %v", step, steps, 3*patience)
+			return
+		}
+	}
+}
+
+// kill ends some session behind its client's back.
+func (l *load) kill() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.sessions) == 0 {
+		return
+	}
+	id := l.sessions[0]
+	l.sessions = l.sessions[1:]
+	l.recorder.Kill(id, func() { l.s.KillSession(l.s, id) })
+}
+
+// judge checks what was recorded. A history of fewer grants says too little.
+func (l *load) judge(grants int) {
+	l.s.Helper()
+	report, err := history.Check(l.recorder.Operations(), searchTime)
+	l.s.Logf("%d operations, %d unknown, %d grants on %d keys", report.Operations, report.Unknown, report.Grants, report.Keys)
+	switch {
+	case err != nil:
+		l.s.Errorf("the history is not one of a fenced lock: %v", err)
+	case len(report.Undecided) > 0:
+		l.s.Errorf("no order found, and none refuted, within %v for %v", searchTime, report.Undecided)
+	case report.Grants < grants:
+		l.s.Errorf("a history of %d grants says too little, want %d", report.Grants, grants)
+	}
+}
+
+// client is one recorded client. What it knows may be wrong; that is the point.
+type client struct {
+	load    *load
+	backend port.Backend
+	random  *rand.Rand
+	session lock.SessionID
+	grants  []lock.Grant
+}
+
+// step does one thing, chosen at random.
+func (c *client) step(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	if c.session.IsZero() {
+		c.open(ctx)
+		return
+	}
+	var err error
+	switch n := c.random.IntN(100); {
+	case n < 5:
+		_, err = c.backend.Sessions.Heartbeat(ctx, c.session)
+	case n < 10:
+		_, err = c.backend.Sessions.LocksOf(ctx, c.session)
+	case n < 25 || len(c.grants) == 0:
+		err = c.acquire(ctx)
+	default:
+		err = c.use(ctx, n)
+	}
+	if lock.CodeOf(err) == lock.CodeSessionDead {
+		c.session, c.grants = lock.SessionID{}, nil
+	}
+}
+
+func (c *client) open(ctx context.Context) {
+	session, err := c.backend.Sessions.OpenSession(ctx, port.OpenRequest{Owner: "worker", TTL: longTTL})
+	if err != nil {
+		return
+	}
+	c.session = session.ID
+	c.load.mu.Lock()
+	defer c.load.mu.Unlock()
+	c.load.sessions = append(c.load.sessions, session.ID)
+}
+
+// acquire sends one request up to three times, and withdraws it if no answer came.
+func (c *client) acquire(ctx context.Context) error {
+	req := port.GrantRequest{Key: c.load.keys[c.random.IntN(len(c.load.keys))], Session: c.session, RequestID: freshID()}
+	if c.random.IntN(4) == 0 {
+		req.Lease = time.Minute
+	}
+	for range 3 {
+		a, err := c.backend.Locks.TryInsert(ctx, req)
+		if err == nil && a.Granted {
+			c.grants = append(c.grants, a.Grant)
+		}
+		if !lock.IsRetryable(err) {
+			return err
+		}
+	}
+	_, err := c.backend.Handover.Abandon(ctx, req.Key, req.Session, req.RequestID)
+	return err
+}
+
+// use does something with the oldest grant, which may be over.
+func (c *client) use(ctx context.Context, n int) (err error) {
+	g := c.grants[0]
+	switch {
+	case n < 35:
+		_, err = c.backend.Locks.Extend(ctx, g.Key, g.Session, g.Token, 0)
+		return err
+	case n < 40:
+		_, err = c.backend.Locks.DeleteIfOwner(ctx, g.Key, g.Session, g.Token+1)
+		return err
+	case n < 46:
+		_, err = c.backend.Locks.Revoke(ctx, port.RevokeRequest{Key: g.Key, Operator: "operator", Reason: "parity suite"})
+		return err
+	case n < 58:
+		to := port.GrantRequest{Key: g.Key, Session: c.session, RequestID: freshID()}
+		g, err = c.backend.Handover.Handoff(ctx, port.GrantRef{Key: g.Key, Session: g.Session, Token: g.Token}, to)
+		c.grants = c.grants[1:]
+		if err == nil {
+			c.grants = append(c.grants, g)
+		}
+		return err
+	default:
+		_, err = c.backend.Locks.DeleteIfOwner(ctx, g.Key, g.Session, g.Token)
+		c.grants = c.grants[1:]
+		return err
+	}
+}
+
+// leave closes the session, so that nothing stays locked for those that come after.
+func (c *client) leave(ctx context.Context) {
+	if c.session.IsZero() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	defer cancel()
+	_, _ = c.backend.Sessions.CloseSession(ctx, c.session)
+}
