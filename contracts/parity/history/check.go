@@ -42,10 +42,11 @@ func Check(operations []Operation, patience time.Duration) (Report, error) {
 	p := partition(operations)
 	report.Keys = len(p.keys)
 	for _, key := range p.keys {
-		switch result := p.search(key, patience); result {
-		case porcupine.Illegal:
+		result := p.search(key, patience)
+		if result == porcupine.Illegal {
 			err = errors.Join(err, fmt.Errorf("key %v: no order of these calls fits:%s", key, p.story(key)))
-		case porcupine.Unknown:
+		}
+		if result == porcupine.Unknown {
 			report.Undecided = append(report.Undecided, key)
 		}
 	}
@@ -56,7 +57,8 @@ func Check(operations []Operation, patience time.Duration) (Report, error) {
 type parts struct {
 	keys    []lock.Key
 	entries map[lock.Key][]entry
-	numbers map[lock.SessionID]int
+	numbers map[lock.SessionID]uint32 // from 1
+	last    uint32
 	model   *model
 	// touched lists the keys that a session's operations name.
 	touched map[lock.SessionID]map[lock.Key]bool
@@ -66,7 +68,7 @@ type parts struct {
 // proves that it lived or died; see vital.
 func partition(operations []Operation) *parts {
 	p := &parts{
-		entries: map[lock.Key][]entry{}, numbers: map[lock.SessionID]int{},
+		entries: map[lock.Key][]entry{}, numbers: map[lock.SessionID]uint32{},
 		model: &model{alive: []time.Duration{never}}, touched: map[lock.SessionID]map[lock.Key]bool{},
 	}
 	for i := range operations {
@@ -163,13 +165,14 @@ func (p *parts) bound(key lock.Key, ends map[lock.SessionID]*Operation) {
 	p.entries[key] = slices.DeleteFunc(entries, func(in entry) bool { return in.until < in.Call })
 }
 
-func (p *parts) number(id lock.SessionID) int {
+func (p *parts) number(id lock.SessionID) uint32 {
 	if id.IsZero() {
 		return 0
 	}
 	n, known := p.numbers[id]
 	if !known {
-		n = len(p.model.alive)
+		p.last++
+		n = p.last
 		p.numbers[id] = n
 		p.model.alive = append(p.model.alive, never)
 	}
@@ -208,7 +211,7 @@ func (p *parts) add(key lock.Key, in entry) {
 
 // search lets porcupine look for an order of one key's calls.
 func (p *parts) search(key lock.Key, patience time.Duration) porcupine.CheckResult {
-	var history []porcupine.Operation
+	history := make([]porcupine.Operation, 0, len(p.entries[key]))
 	for _, in := range p.entries[key] {
 		history = append(history, porcupine.Operation{
 			ClientId: in.Process, Input: in, Call: int64(in.Call), Return: int64(in.until),
@@ -218,11 +221,12 @@ func (p *parts) search(key lock.Key, patience time.Duration) porcupine.CheckResu
 	return porcupine.CheckOperationsTimeout(porcupine.Model{
 		Init: func() any { return state{} },
 		Step: func(s, input, _ any) (bool, any) {
-			next, ok := p.model.step(s.(state), input.(entry))
-			return ok, next
+			before, _ := s.(state)
+			in, _ := input.(entry)
+			after, ok := p.model.step(before, in)
+			return ok, after
 		},
-		Equal: func(a, b any) bool { return a.(state) == b.(state) },
-		Hash:  func(s any) uint64 { return maphash.Comparable(seed, s.(state)) },
+		Hash: func(s any) uint64 { return maphash.Comparable(seed, s) },
 	}, history, patience)
 }
 
@@ -231,7 +235,7 @@ const storyLength = 60
 
 // story shows the operations of a key, the latest if there are many.
 func (p *parts) story(key lock.Key) string {
-	var operations []Operation
+	operations := make([]Operation, 0, len(p.entries[key]))
 	for _, in := range p.entries[key] {
 		operations = append(operations, *in.Operation)
 	}

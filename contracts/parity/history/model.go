@@ -17,7 +17,7 @@ const drift = 0.01
 
 // state is one key of a fenced lock. It is comparable, as porcupine's cache wants it.
 type state struct {
-	holder  int // number of a session; 0: free
+	holder  uint32 // number of a session; 0: free
 	request lock.RequestID
 	token   lock.Token
 	// lease is the length of the grant's lease and lapse the earliest moment
@@ -34,7 +34,8 @@ type state struct {
 // entry is an operation as it bears on one key, its sessions numbered.
 type entry struct {
 	*Operation
-	session, from int
+
+	session, from uint32
 	// until is the latest moment at which it can take effect: its return, or less; see parts.bound.
 	until time.Duration
 	// found is, of a LocksOf, the token that the session was said to have on the key; 0 for none.
@@ -44,11 +45,11 @@ type entry struct {
 // model is a fenced lock over sessions that cannot die before alive[number].
 type model struct{ alive []time.Duration }
 
-func number(session int) string {
-	return string(binary.BigEndian.AppendUint32(nil, uint32(session)))
+func number(session uint32) string {
+	return string(binary.BigEndian.AppendUint32(nil, session))
 }
 
-func (s state) isDead(session int) bool {
+func (s state) isDead(session uint32) bool {
 	for i := 0; i < len(s.dead); i += 4 {
 		if s.dead[i:i+4] == number(session) {
 			return true
@@ -57,7 +58,7 @@ func (s state) isDead(session int) bool {
 	return false
 }
 
-func (s state) kill(session int) state {
+func (s state) kill(session uint32) state {
 	if !s.isDead(session) {
 		n := number(session)
 		i := 0
@@ -97,7 +98,7 @@ func (s state) prolong(call, lease time.Duration) state {
 func shrink(d time.Duration) time.Duration { return time.Duration(float64(d) * (1 - drift)) }
 
 // has reports whether the standing grant can be that of session and token.
-func (s state) has(session int, token lock.Token) bool {
+func (s state) has(session uint32, token lock.Token) bool {
 	return session != 0 && s.holder == session && (s.token == token || s.token == anyToken && token >= s.max)
 }
 
@@ -113,7 +114,7 @@ func (s state) settled(token lock.Token) state {
 }
 
 // die applies a session's silent death, if it is not dead and time allows.
-func (m *model) die(s state, session int, ret time.Duration) (state, bool) {
+func (m *model) die(s state, session uint32, ret time.Duration) (state, bool) {
 	if s.isDead(session) {
 		return s, true
 	}
@@ -158,17 +159,17 @@ func (m *model) step(s state, in entry) (state, bool) {
 	case Close:
 		alive := !s.isDead(in.session)
 		return s.kill(in.session), alive || in.Ended == 0
-	default: // Open, Heartbeat
-		return s, !s.isDead(in.session)
+	case Open, Heartbeat:
 	}
+	return s, !s.isDead(in.session)
 }
 
 func (m *model) acquire(s state, in entry) (state, bool) {
 	dead := s.isDead(in.session)
-	switch in.Status {
-	case Held:
+	if in.Status == Held {
 		return s, s.holder != 0 && !dead && !s.asked(in)
-	case Unknown:
+	}
+	if in.Status == Unknown {
 		if dead || s.asked(in) {
 			return s, true
 		}
@@ -189,20 +190,16 @@ func (m *model) acquire(s state, in entry) (state, bool) {
 
 func (m *model) handoff(s state, in entry) (state, bool) {
 	stands := s.has(in.from, in.Token)
-	dead := s.isDead(in.session)
-	switch in.Status {
-	case Lost:
+	if in.Status == Lost {
 		return m.over(s, in, stands)
-	case Unknown:
-		if !stands || dead {
-			return s, true
-		}
-		return s.settled(in.Token).grant(in, anyToken), true
 	}
-	if !stands || dead {
-		return s, false
+	if !stands || s.isDead(in.session) {
+		return s, in.Status == Unknown
 	}
 	s = s.settled(in.Token)
+	if in.Status == Unknown {
+		return s.grant(in, anyToken), true
+	}
 	return s.grant(in, in.Answer), in.Answer > s.max
 }
 

@@ -3,6 +3,8 @@ package history
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/core/lock"
@@ -33,17 +35,17 @@ const (
 type Status string
 
 const (
-	// OK: done; for Settle also "there is none".
+	// OK means: done; for Settle also "there is none".
 	OK Status = "ok"
-	// Held: an acquire met another grant.
+	// Held means: an acquire met another grant.
 	Held Status = "held"
-	// Lost: the grant that was named does not stand.
+	// Lost means: the grant that was named does not stand.
 	Lost Status = "lost"
-	// Gone: the session is dead.
+	// Gone means: the session is dead.
 	Gone Status = "gone"
-	// Unknown: the answer was lost; Return is [Forever].
+	// Unknown means: the answer was lost; Return is [Forever].
 	Unknown Status = "unknown"
-	// Void: surely not carried out.
+	// Void means: surely not carried out.
 	Void Status = "void"
 )
 
@@ -83,35 +85,30 @@ func (o Operation) String() string {
 	if o.Return != Forever {
 		end = o.Return.String()
 	}
-	text := fmt.Sprintf("[%v, %s] p%d %s", o.Call, end, o.Process, o.Kind)
-	if !o.Key.IsZero() {
-		text += " " + o.Key.String()
-	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "[%v, %s] p%d %s", o.Call, end, o.Process, o.Kind)
 	for _, part := range []struct {
 		name  string
 		value any
 		set   bool
 	}{
+		{"key", o.Key, !o.Key.IsZero()},
 		{"session", o.Session, !o.Session.IsZero()}, {"from", o.From, !o.From.IsZero()},
 		{"request", o.Request, o.Request != ""}, {"token", o.Token, o.Token != 0}, {"lease", o.Lease, o.Lease != 0},
 	} {
 		if part.set {
-			text += fmt.Sprintf(" %s=%v", part.name, part.value)
+			fmt.Fprintf(&text, " %s=%v", part.name, part.value)
 		}
 	}
-	text += " -> " + string(o.Status)
+	fmt.Fprintf(&text, " -> %s", o.Status)
 	if o.Answer != 0 {
-		text += fmt.Sprintf(" token=%d", o.Answer)
+		fmt.Fprintf(&text, " token=%d", o.Answer)
 	}
-	return text
+	return text.String()
 }
 
 // writes reports whether the call may change a key's state. Lost answers of
 // other calls are dropped.
 func (k Kind) writes() bool {
-	switch k {
-	case Acquire, Release, Revoke, Handoff, Abandon, Close:
-		return true
-	}
-	return false
+	return slices.Contains([]Kind{Acquire, Release, Revoke, Handoff, Abandon, Close}, k)
 }

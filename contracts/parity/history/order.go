@@ -13,6 +13,7 @@ import (
 // birth is where a token first came from: a grant, or a revocation's floor.
 type birth struct {
 	*Operation
+
 	token lock.Token
 	// call and first are the earliest call and return of all answers with this token.
 	call, first time.Duration

@@ -102,6 +102,7 @@ func status(err error) Status {
 // locks records a LockStore.
 type locks struct {
 	port.LockStore
+
 	caller *caller
 }
 
@@ -157,6 +158,7 @@ func lostUnless(o *Operation, done bool) {
 // sessions records a SessionRegistry.
 type sessions struct {
 	port.SessionRegistry
+
 	caller *caller
 }
 
@@ -191,6 +193,7 @@ func (s sessions) LocksOf(ctx context.Context, session lock.SessionID) ([]lock.G
 // handover records a Handover.
 type handover struct {
 	port.Handover
+
 	caller *caller
 }
 

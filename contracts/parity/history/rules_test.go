@@ -62,9 +62,9 @@ func (s *script) call(kind history.Kind, id lock.SessionID, token lock.Token, st
 }
 
 // span gives the last call an interval of its own, in seconds since the start.
-func (s *script) span(call, ret time.Duration) *script {
+func (s *script) span(call, ret int) *script {
 	last := &s.operations[len(s.operations)-1]
-	last.Call, last.Return = call*time.Second, ret*time.Second
+	last.Call, last.Return = time.Duration(call)*time.Second, time.Duration(ret)*time.Second
 	return s
 }
 
@@ -115,13 +115,31 @@ func TestLegalHistories(t *testing.T) {
 	}
 }
 
-func TestIllegalHistories(t *testing.T) {
+// illegal is a history that no fenced lock has, and what Check says of it.
+type illegal struct {
+	write func(s *script)
+	says  string
+}
+
+const noOrder = "no order"
+
+func refuse(t *testing.T, cases map[string]illegal) {
+	t.Helper()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScript()
+			c.write(s)
+			if _, err := history.Check(s.operations, patience); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("error %v, want one with %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestIllegalGrants(t *testing.T) {
 	t.Parallel()
-	const noOrder = "no order"
-	for name, c := range map[string]struct {
-		write func(s *script)
-		says  string
-	}{
+	refuse(t, map[string]illegal{
 		"two holders": {func(s *script) { s.acquire(s.a, "1", 3).acquire(s.b, "2", 4) }, noOrder},
 		"a grant before the guarantee is over": {func(s *script) {
 			s.acquire(s.a, "1", 3).later(5*time.Second).acquire(s.b, "2", 4)
@@ -141,6 +159,12 @@ func TestIllegalHistories(t *testing.T) {
 		"a lost release of a standing grant": {func(s *script) {
 			s.acquire(s.a, "1", 3).call(history.Release, s.a, 3, history.Lost)
 		}, noOrder},
+	})
+}
+
+func TestIllegalEnds(t *testing.T) {
+	t.Parallel()
+	refuse(t, map[string]illegal{
 		"life after death": {func(s *script) {
 			s.later(20 * time.Second).add(history.Operation{Kind: history.Heartbeat, Session: s.a, Status: history.Gone})
 			s.acquire(s.a, "1", 3)
@@ -171,7 +195,7 @@ func TestIllegalHistories(t *testing.T) {
 			s.add(history.Operation{Kind: history.Settle, Key: s.key, Session: s.b, Request: "2", Answer: 4}).span(6, 8)
 		}, noOrder},
 		"a close that counts for a session that was over": {func(s *script) {
-			s.later(20 * time.Second).call(history.Extend, s.a, 3, history.Gone)
+			s.later(20*time.Second).call(history.Extend, s.a, 3, history.Gone)
 			s.add(history.Operation{Kind: history.Close, Session: s.a, Ended: 1})
 		}, "session that was over"},
 		"an extension that names another token": {func(s *script) {
@@ -201,14 +225,5 @@ func TestIllegalHistories(t *testing.T) {
 			s.add(history.Operation{Kind: history.Revoke, Key: s.key, Answer: 3, Deposed: s.a, Floor: 9})
 			s.acquire(s.b, "2", 8)
 		}, "token 8 came after 9"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newScript()
-			c.write(s)
-			if _, err := history.Check(s.operations, patience); err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("error %v, want one with %q", err, c.says)
-			}
-		})
-	}
+	})
 }

@@ -1,8 +1,10 @@
 package reference
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -26,12 +28,7 @@ func (w *World) listGrants(now time.Time, namespace, prefix string) []lock.Grant
 
 // listSessions lists live sessions, oldest first.
 func (w *World) listSessions() []*session {
-	var sessions []*session
-	for _, s := range w.sessions {
-		sessions = append(sessions, s)
-	}
-	slices.SortFunc(sessions, func(a, b *session) int { return int(a.serial - b.serial) })
-	return sessions
+	return slices.SortedFunc(maps.Values(w.sessions), func(a, b *session) int { return cmp.Compare(a.serial, b.serial) })
 }
 
 // listRevocations lists audit records, newest first (clause REV-04).

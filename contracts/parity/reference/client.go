@@ -39,13 +39,6 @@ func (c *Client) Weather(draw func() Passage) { c.weather = draw }
 // Backend returns the client as all ports.
 func (c *Client) Backend() port.Backend { return c.world.steps.backend(c) }
 
-// backend returns the client itself behind each port.
-func (c *Client) backend() port.Backend {
-	return port.Backend{
-		Locks: c, Sessions: c, Waiter: c, Handover: c, Catalog: c, Feed: c, Custodian: c,
-	}
-}
-
 // Partition cuts the client off from the world, both ways, until heal.
 func (c *Client) Partition() (heal func()) {
 	c.world.mu.Lock()
@@ -56,12 +49,6 @@ func (c *Client) Partition() (heal func()) {
 		defer c.world.mu.Unlock()
 		c.world.steps.heal(c)
 	})
-}
-
-// heal ends a partition.
-func (c *Client) heal() {
-	c.partitioned = false
-	c.catchUp()
 }
 
 // Pause holds back everything the world says to the client until resume;
@@ -87,6 +74,19 @@ func (c *Client) Stop() {
 	if !c.gone() {
 		c.world.steps.stop(c)
 	}
+}
+
+// backend returns the client itself behind each port.
+func (c *Client) backend() port.Backend {
+	return port.Backend{
+		Locks: c, Sessions: c, Waiter: c, Handover: c, Catalog: c, Feed: c, Custodian: c,
+	}
+}
+
+// heal ends a partition.
+func (c *Client) heal() {
+	c.partitioned = false
+	c.catchUp()
 }
 
 // stop ends what the client has open; the world keeps all that it was told.

@@ -12,7 +12,10 @@ type Mutant struct {
 	plant func(w *World)
 }
 
-// Mutants returns all planted bugs, in the order of their clauses.
+// Mutants returns all planted bugs, group by group.
 func Mutants() []Mutant {
-	return slices.Concat(sessionMutants(), grantMutants(), leaseMutants(), operatorMutants(), waitMutants(), failureMutants())
+	return slices.Concat(
+		sessionMutants(), sessionEndMutants(), grantMutants(), leaseMutants(), handoffMutants(), releaseMutants(),
+		operatorMutants(), waitMutants(), failureMutants(),
+	)
 }

@@ -104,6 +104,11 @@ func grantMutants() []Mutant {
 				return a, err
 			}
 		}},
+	}
+}
+
+func releaseMutants() []Mutant {
+	return []Mutant{
 		{"stale release", "LOCK-06", whenOver(
 			func(g *grant, ref port.GrantRef) bool { return g.Session == ref.Session })},
 		{"release by anyone", "LOCK-06", whenOver(

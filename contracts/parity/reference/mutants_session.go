@@ -52,6 +52,11 @@ func sessionMutants() []Mutant {
 				return false
 			}
 		}},
+	}
+}
+
+func sessionEndMutants() []Mutant {
+	return []Mutant{
 		{"death frees all locks but one", "SESS-05", func(w *World) {
 			right := w.steps.endSession
 			w.steps.endSession = func(s *session) {

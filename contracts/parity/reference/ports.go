@@ -141,7 +141,7 @@ func (c *Client) Sessions(ctx context.Context, page port.Page) ([]lock.Session, 
 			"sessions", page, false, func(s *session) string { return fmt.Sprintf("%020d", s.serial) })
 		return p, err
 	})
-	var sessions []lock.Session
+	sessions := make([]lock.Session, 0, len(p.items))
 	for _, s := range p.items {
 		sessions = append(sessions, s.view()) // safe without the mutex: a session's public part never changes
 	}

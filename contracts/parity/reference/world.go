@@ -36,6 +36,7 @@ type World struct {
 // session is a live session.
 type session struct {
 	lock.Session
+
 	serial   int64
 	deadline time.Time
 }
@@ -43,6 +44,7 @@ type session struct {
 // grant is a live grant.
 type grant struct {
 	lock.Grant
+
 	end time.Time // of its lease; zero without one
 }
 

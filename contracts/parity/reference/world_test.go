@@ -121,8 +121,8 @@ func TestPauseCarriesOutAndHoldsTheAnswer(t *testing.T) {
 		go func() { answered <- first.Ping(t.Context()) }()
 		synctest.Wait()
 		select {
-		case <-answered:
-			t.Error("an answer came through the pause")
+		case err := <-answered:
+			t.Errorf("an answer came through the pause: %v", err)
 		default:
 		}
 		resume()
