@@ -202,10 +202,14 @@ func TestFallbackPollFindsAReleaseThatNoWakeTold(t *testing.T) {
 		g := w.hold()
 		w.store.deaf = true
 		p := w.wait()
+		w.pass(10 * time.Second)
 		if _, err := w.store.DeleteIfOwner(w.Context(), theKey, g.Session, g.Token); err != nil {
 			w.Fatal(err)
 		}
 		p.waits()
+		if w.store.gaps != 0 {
+			w.Error("the waiter was without a registration for a moment")
+		}
 		w.pass(3 * time.Second)
 		w.release(p.grant())
 		if n := len(w.seen.of(port.EventFallback)); n != 1 {
@@ -219,7 +223,9 @@ func TestWaitEndsInTime(t *testing.T) {
 		g := w.hold()
 		head := w.start(w.request(w.session(), 3*time.Second))
 		second := w.start(w.request(w.session(), 3*time.Second))
-		for _, p := range []*pending{head, second} {
+		w.store.once("Settle", fault{delay: 300 * time.Millisecond}) // counts as a part of the wait
+		late := w.start(w.request(w.session(), 3*time.Second))
+		for _, p := range []*pending{head, second, late} {
 			if h := p.held(); h.Token != g.Token {
 				w.Errorf("holder %+v; want token %d", h, g.Token)
 			}
@@ -253,11 +259,12 @@ func TestCallerThatLeavesFreesItsPlace(t *testing.T) {
 
 func TestCallerThatLeavesDuringATryIsToldThatTheOutcomeIsUnknown(t *testing.T) {
 	bubble(t, service.Config{}, func(w *world) {
-		w.store.once("TryInsert", fault{hold: make(chan struct{})})
+		w.store.once("TryInsert", fault{hold: make(chan struct{}), err: errUnknown})
 		p := w.launch(w.request(w.session(), 0))
 		p.waits()
 		p.cancel()
 		p.fails(context.Canceled, true)
+		p.fails(lock.ErrContention, true)
 	})
 }
 

@@ -111,6 +111,20 @@ func TestLostAnswerAtTheEndOfTheWait(t *testing.T) {
 	}
 }
 
+func TestCallerThatLeavesAfterALostAnswerIsTold(t *testing.T) {
+	bubble(t, service.Config{}, func(w *world) {
+		g := w.hold()
+		p := w.wait()
+		w.store.once("TryInsert", answerLost)
+		if _, err := w.store.DeleteIfOwner(w.Context(), theKey, g.Session, g.Token); err != nil {
+			w.Fatal(err)
+		}
+		p.waits() // its try was granted, which it does not know
+		p.cancel()
+		p.fails(context.Canceled, true)
+	})
+}
+
 func TestAmbiguityOutlivesAFullQueue(t *testing.T) {
 	bubble(t, service.Config{MaxWaiters: 1}, func(w *world) {
 		other := w.request(w.session(), time.Hour)

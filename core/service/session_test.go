@@ -275,6 +275,9 @@ func TestSlowWatcherHoldsNothingUpAndCatchesUp(t *testing.T) {
 		w.store.kill(g.Session)
 		w.store.mu.Unlock()
 		synctest.Wait()
+		if len(w.seen.of(port.EventSessionLost)) != 1 {
+			w.Error("the slow watcher holds the feed up")
+		}
 		var last service.SessionEvent
 		for ev := range slow {
 			last = ev

@@ -60,7 +60,8 @@ type store struct {
 	subs     map[*subscription]struct{}
 	history  []change
 	calls    map[string]int
-	deaf     bool // no wakes
+	deaf     bool // no wakes, no news
+	gaps     int  // how often the last registration was cancelled
 }
 
 func newStore() *store {
@@ -91,6 +92,9 @@ func (s *store) do(ctx context.Context, op string, key lock.Key, effect func() e
 		select {
 		case <-f.hold:
 		case <-ctx.Done():
+			if f.err != nil {
+				return f.err
+			}
 			return lock.Contention("held up", true, ctx.Err())
 		}
 	}
@@ -425,6 +429,9 @@ func (w *wake) Fired() <-chan struct{} { return w.fired }
 func (w *wake) Cancel() {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
+	if _, there := w.store.wakes[w]; there && len(w.store.wakes) == 1 {
+		w.store.gaps++
+	}
 	delete(w.store.wakes, w)
 }
 
@@ -463,6 +470,9 @@ func (s *subscription) Close() {
 
 // tell sends to all subscribers. The lock is held.
 func (s *store) tell(ev port.FeedEvent) {
+	if s.deaf {
+		return
+	}
 	for sub := range s.subs {
 		sub.events <- ev
 	}

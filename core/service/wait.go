@@ -16,9 +16,6 @@ const soonest = 10 * time.Millisecond
 func (s *Service) stand(
 	ctx context.Context, req AcquireRequest, arrived time.Duration, holder lock.Holder, inDoubt bool,
 ) (AcquireResult, error) {
-	if s.flight.draining() {
-		return AcquireResult{}, errDraining(inDoubt)
-	}
 	c := newCall(arrived, ctx.Done())
 	p, err := s.lines.join(req.GrantRequest, c, holder, inDoubt)
 	if err != nil {

@@ -57,11 +57,16 @@ func TestWatchLockShowsChangesOnly(t *testing.T) {
 		if len(v.seen) != 0 {
 			w.Errorf("a picture without a change: %+v", <-v.seen)
 		}
+		w.store.deaf = true // only this server tells
 		p := w.wait()
 		v.sees(g.Token, 1)
-		w.store.once("DeleteIfOwner", fault{})
 		w.release(g)
 		g = p.grant()
+		v.sees(g.Token, 0)
+		w.release(g)
+		v.sees(0, 0)
+		w.store.deaf = false
+		g = w.hold()
 		v.sees(g.Token, 0)
 		remote := w.request(w.session(), 0)
 		if _, err := w.store.DeleteIfOwner(w.Context(), theKey, g.Session, g.Token); err != nil {
