@@ -9,8 +9,7 @@ import (
 	"github.com/fencelock/fencelock/core/lock"
 )
 
-// OneStream is the planted bug of the keepalives: everything rides the shared
-// stream, however long it is silent.
+// OneStream is the planted bug of the keepalives: everything rides one stream, however long it is silent.
 func OneStream(cfg Config) Config {
 	cfg.tuning.oneStream = true
 	return cfg

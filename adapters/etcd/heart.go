@@ -29,7 +29,7 @@ const (
 
 // tuning is what tests change to see the checks fail.
 type tuning struct {
-	// oneStream sends every keepalive over the shared stream.
+	// oneStream sends every keepalive over one stream, which is never replaced.
 	oneStream bool
 }
 
