@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"net"
 	"sync"
 	"time"
 
@@ -46,8 +47,12 @@ func New(endpoints []string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The client lives until Close, not as long as any caller's context.
+	life, stop := context.WithCancel(context.Background())
+	cfg.dial = bounded(life, cfg.tryTimeout(), cfg.dial)
 	p, err := newPool(endpoints, cfg)
 	if err != nil {
+		stop()
 		return nil, err
 	}
 	c := &Client{
@@ -57,11 +62,22 @@ func New(endpoints []string, opts ...Option) (*Client, error) {
 		lockRPC:    fencelockv1connect.NewLockServiceClient(p, baseURL),
 		adminRPC:   fencelockv1connect.NewAdminServiceClient(p, baseURL),
 		sessions:   map[string]*Session{},
+		ctx:        life,
+		stop:       stop,
 	}
 	c.link = &link{client: c}
-	// The client lives until Close, not as long as any caller's context.
-	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c, nil
+}
+
+// bounded ends a dial with the client and after a time: a transport goes on
+// dialling for a request that has long been given up.
+func bounded(life context.Context, patience time.Duration, dial DialFunc) DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		defer context.AfterFunc(life, cancel)()
+		return dial(ctx, network, address)
+	}
 }
 
 // Sessions returns the generated client, for single calls beside the SDK's own
@@ -106,7 +122,6 @@ func (c *Client) openSession(ctx context.Context, owner string, cfg sessionConfi
 	if err != nil {
 		return nil, err
 	}
-	c.link.start()
 	return s, nil
 }
 
@@ -146,6 +161,7 @@ func (c *Client) adopt(opened *v1.Session, sent time.Duration) (*Session, error)
 	c.sessions[id.Reveal()] = s
 	c.loops.Go(s.keepAlive)
 	c.loops.Go(s.watch)
+	c.link.start()
 	return s, nil
 }
 

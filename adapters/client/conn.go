@@ -70,6 +70,8 @@ func (c *conn) serve(ctx context.Context, ready func()) error {
 	defer cancel(nil)
 	rpc := fencelockv1connect.NewSessionServiceClient(&pinned{c.client.pool, c.endpoint, c.transport}, baseURL)
 	stream := rpc.Attach(ctx)
+	// While a request's body is open, HTTP/2 does not heed the end of its context.
+	defer context.AfterFunc(ctx, func() { _ = stream.CloseRequest() })()
 	// A cancel of nothing is the cheapest question that has an answer.
 	_, _ = c.begin(&v1.Operation{Call: &v1.Operation_Cancel{Cancel: &v1.CancelOperation{}}})
 	impatience := time.AfterFunc(c.client.cfg.tryTimeout(), func() {
@@ -87,7 +89,6 @@ func (c *conn) serve(ctx context.Context, ready func()) error {
 	}
 	cancel(err)
 	sender.Wait()
-	_ = stream.CloseRequest()
 	_ = stream.CloseResponse()
 	c.end(err)
 	return err

@@ -7,6 +7,7 @@ require (
 	github.com/fencelock/fencelock/contracts/api v0.0.0
 	github.com/fencelock/fencelock/core v0.0.0
 	google.golang.org/protobuf v1.36.12
+	pgregory.net/rapid v1.3.0
 )
 
 replace (

@@ -17,8 +17,8 @@ const (
 	triesPerDeadline = 4
 	// minBeatGap keeps the smallest distance of two heartbeats.
 	minBeatGap = 10 * time.Millisecond
-	// checkEvery is how often the watcher compares the clock with the deadline even
-	// if nothing is due: its timer stands still while the machine is suspended.
+	// checkEvery is how often the clock is compared with what is due even if nothing
+	// should be: timers stand still while the machine is suspended.
 	checkEvery = time.Second
 	// digestEvery is how many heartbeats pass between two that ask for what is
 	// held without a reason.
@@ -37,30 +37,34 @@ func signal(c chan struct{}) {
 
 // keepAlive sends heartbeats, one in flight, until the session is over.
 func (s *Session) keepAlive() {
-	for count := 1; ; count++ {
-		timer := time.NewTimer(s.untilBeat())
-		select {
-		case <-s.ctx.Done():
-			timer.Stop()
-			return
-		case <-s.beat:
-			timer.Stop()
-		case <-timer.C:
-		}
+	for count := 1; s.untilBeat(); count++ {
 		if !s.renewal(count%digestEvery == 0) {
 			return
 		}
 	}
 }
 
-// untilBeat is the pause before the next heartbeat: a third of the usable time
-// from the last one that was answered, less some jitter.
-func (s *Session) untilBeat() time.Duration {
+// untilBeat waits for the time of the next heartbeat, or a poke: a third of the usable time from
+// the last heartbeat that was answered, less some jitter. It returns false once the session is over.
+func (s *Session) untilBeat() bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	third := (s.deadline - s.sent) / beatsPerDeadline
-	next := s.sent + third - rand.N(third/8+1)
-	return max(minBeatGap, next-s.client.now())
+	due := s.sent + third - rand.N(third/8+1)
+	s.mu.Unlock()
+	due = max(due, s.client.now()+minBeatGap)
+	for s.client.now() < due {
+		timer := time.NewTimer(min(checkEvery, due-s.client.now()))
+		select {
+		case <-s.ctx.Done():
+			timer.Stop()
+			return false
+		case <-s.beat:
+			timer.Stop()
+			return true
+		case <-timer.C:
+		}
+	}
+	return true
 }
 
 // renewal tries until one heartbeat is answered. It returns false once the
@@ -111,15 +115,16 @@ func (s *Session) tryBeat(patience time.Duration, try int, check bool) error {
 	if err != nil {
 		return err
 	}
-	s.renew(sent, resp.GetRemaining().AsDuration())
+	s.renew(sent, resp.GetRemaining().AsDuration(), req.HeldDigest != nil)
 	if resp.GetHeld() != nil {
 		s.reconcile(believed, resp.GetHeld().GetGrants())
 	}
 	return nil
 }
 
-// renew takes an answer that says how long the session is guaranteed from sent on.
-func (s *Session) renew(sent, guaranteed time.Duration) {
+// renew takes an answer that says how long the session is guaranteed from sent
+// on; asked says that the heartbeat asked for what is held.
+func (s *Session) renew(sent, guaranteed time.Duration, asked bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.expired() != nil {
@@ -129,6 +134,7 @@ func (s *Session) renew(sent, guaranteed time.Duration) {
 	s.sent = sent
 	s.deadline = cfg.reckon(sent, s.client.now(), within(guaranteed, s.ttl), cfg.margin)
 	s.failing = false
+	s.ask = s.ask && !asked
 	signal(s.kick)
 }
 

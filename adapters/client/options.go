@@ -45,7 +45,7 @@ func newConfig(opts []Option) (config, error) {
 		margin:      DefaultSafetyMargin,
 		clock:       clock.Boot{},
 		callTimeout: DefaultCallTimeout,
-		dial:        (&net.Dialer{Timeout: DefaultCallTimeout / triesPerCall}).DialContext,
+		dial:        new(net.Dialer).DialContext,
 		reckon:      reckon,
 	}
 	for _, opt := range opts {

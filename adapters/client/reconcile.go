@@ -9,12 +9,12 @@ import (
 
 // believed returns what the session holds as far as it knows, and puts its
 // digest into the heartbeat if the server shall compare it with the store. It shall on
-// every tenth heartbeat; on each while something may have been left behind; and on
+// every tenth heartbeat; when news may have been missed; on each while something may have been left behind; and on
 // each outside the stream if locks are held, since then no event tells of their end.
 func (s *Session) believed(unary, check bool, req *v1.HeartbeatRequest) []holding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !check && s.client.now() >= s.suspect && !(unary && len(s.locks) > 0) {
+	if !check && !s.ask && s.client.now() >= s.suspect && !(unary && len(s.locks) > 0) {
 		return nil
 	}
 	held := make([]holding, 0, len(s.locks))
@@ -76,7 +76,7 @@ func (s *Session) event(event *v1.SessionEvent) {
 			l.lose(lossText(e.GrantLost.GetReason()))
 		}
 	case *v1.SessionEvent_Held:
-		s.suspectNow()
+		s.ask = true
 		s.poke()
 	}
 }

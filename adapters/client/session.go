@@ -58,6 +58,7 @@ type Session struct {
 	sent     time.Duration // when the heartbeat was sent that the deadline rests on
 	failing  bool          // the last heartbeat failed
 	suspect  time.Duration // until then every heartbeat asks for what is held
+	ask      bool          // the next heartbeat asks for what is held
 	over     error
 	quiet    bool // over because this client said so: nothing to tell
 	lost     []func(error)
