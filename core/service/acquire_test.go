@@ -156,7 +156,7 @@ func TestReleaseBetweenTheFailedTryAndTheWaitIsFound(t *testing.T) {
 	bubble(t, service.Config{FallbackPoll: time.Hour}, func(w *world) {
 		g := w.hold()
 		tries := 0
-		w.store.deaf = true // no time at which the holder can be dead, no wake
+		w.store.silence(true) // no time at which the holder can be dead, no wake
 		w.store.faults(func(op string, _ lock.Key) fault {
 			if op == "TryInsert" {
 				if tries++; tries == 2 {
@@ -200,14 +200,14 @@ func TestHeadTriesWhenTheHolderCanBeDead(t *testing.T) {
 func TestFallbackPollFindsAReleaseThatNoWakeTold(t *testing.T) {
 	bubble(t, service.Config{FallbackPoll: 3 * time.Second}, func(w *world) {
 		g := w.hold()
-		w.store.deaf = true
+		w.store.silence(true)
 		p := w.wait()
 		w.pass(10 * time.Second)
 		if _, err := w.store.DeleteIfOwner(w.Context(), theKey, g.Session, g.Token); err != nil {
 			w.Fatal(err)
 		}
 		p.waits()
-		if w.store.gaps != 0 {
+		if w.store.interrupted() {
 			w.Error("the waiter was without a registration for a moment")
 		}
 		w.pass(3 * time.Second)
@@ -289,8 +289,8 @@ func TestSameRequestReturnsItsGrantFromBehindALine(t *testing.T) {
 		p := w.wait()
 		for _, wait := range []time.Duration{0, time.Minute} {
 			req.Wait = wait
-			if again := w.get(req); again.Token != g.Token {
-				w.Errorf("token %d; want %d", again.Token, g.Token)
+			if again := w.start(req); again.grant().Token != g.Token { // at once
+				w.Errorf("token %d; want %d", again.Grant.Token, g.Token)
 			}
 		}
 		w.release(g)
@@ -408,7 +408,7 @@ func TestWaitersOfASessionThatDiesAreToldAtOnce(t *testing.T) {
 
 func TestRevocationAndCloseWakeTheHead(t *testing.T) {
 	bubble(t, service.Config{FallbackPoll: time.Hour}, func(w *world) {
-		w.store.deaf = true // only this server itself can tell
+		w.store.silence(true) // only this server itself can tell
 		g := w.hold()
 		first, second, third := w.wait(), w.wait(), w.wait()
 		revoke := port.RevokeRequest{Key: theKey, Operator: "op", Reason: "testing it", Expected: g.Token}

@@ -134,6 +134,20 @@ func (s *store) faults(plan func(op string, key lock.Key) fault) {
 	s.plan = plan
 }
 
+// silence turns wakes and news off or on.
+func (s *store) silence(deaf bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deaf = deaf
+}
+
+// interrupted reports whether there was a moment without any registration.
+func (s *store) interrupted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gaps > 0
+}
+
 // once makes the next call of op suffer f.
 func (s *store) once(op string, f fault) {
 	done := false

@@ -57,7 +57,7 @@ func TestWatchLockShowsChangesOnly(t *testing.T) {
 		if len(v.seen) != 0 {
 			w.Errorf("a picture without a change: %+v", <-v.seen)
 		}
-		w.store.deaf = true // only this server tells
+		w.store.silence(true) // only this server tells
 		p := w.wait()
 		v.sees(g.Token, 1)
 		w.release(g)
@@ -65,7 +65,7 @@ func TestWatchLockShowsChangesOnly(t *testing.T) {
 		v.sees(g.Token, 0)
 		w.release(g)
 		v.sees(0, 0)
-		w.store.deaf = false
+		w.store.silence(false)
 		g = w.hold()
 		v.sees(g.Token, 0)
 		remote := w.request(w.session(), 0)
@@ -169,9 +169,7 @@ func TestListingsAndTheRest(t *testing.T) {
 			w.Error(w.service.BackendID())
 		}
 		p := w.wait()
-		w.store.mu.Lock()
-		w.store.deaf = true
-		w.store.mu.Unlock()
+		w.store.silence(true)
 		raised, err := w.service.RaiseFloor(ctx, port.FloorRequest{Above: 1000, Operator: "op", Reason: "after a restore"})
 		if err != nil || raised.EndedGrants != 1 || raised.Floor < 1000 {
 			w.Errorf("raise: %+v, %v", raised, err)
