@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -92,10 +93,12 @@ func fromDetail(d *v1.ErrorDetail) *lock.Error {
 			code = lock.CodeContention
 		}
 	}
+	field := d.GetDetails()["field"]
 	return &lock.Error{
-		Code:           code,
-		Message:        d.GetMessage(),
-		Field:          d.GetDetails()["field"],
+		Code: code,
+		// On the wire the message names the field by itself; Error adds it again.
+		Message:        strings.TrimPrefix(d.GetMessage(), field+": "),
+		Field:          field,
 		OutcomeUnknown: d.GetAmbiguous(),
 		RetryAfter:     max(0, d.GetRetryAfter().AsDuration()),
 	}
