@@ -16,6 +16,9 @@ func (p *program) auditFlags(cmd *cobra.Command, operator, reason *string) {
 	cmd.Flags().StringVar(operator, "operator", p.env("USER"), "who does this, for the audit log (USER)")
 	cmd.Flags().StringVar(reason, "reason", "", "why, at least 8 characters, for the audit log")
 	mustRequire(cmd, "reason")
+	if *operator == "" {
+		mustRequire(cmd, "operator")
+	}
 }
 
 func (p *program) revokeCommand() *cobra.Command {

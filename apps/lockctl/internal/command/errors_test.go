@@ -52,7 +52,7 @@ func TestErrorsAreOneLineWithACodeOfTheirOwn(t *testing.T) {
 		},
 		{
 			connect.CodeInvalidArgument,
-			&v1.ErrorDetail{Code: v1.ErrorCode_ERROR_CODE_INVALID, Message: "must not be\nempty", Details: map[string]string{"field": "key"}},
+			&v1.ErrorDetail{Code: v1.ErrorCode_ERROR_CODE_INVALID, Message: "key: must not be\nempty", Details: map[string]string{"field": "key"}},
 			203, "lockctl: INVALID: key: must not be empty\n",
 			`{"error":{"code":"INVALID","message":"key: must not be empty","field":"key","safeToRetry":false,"ambiguous":false}}` + "\n",
 		},
@@ -106,9 +106,10 @@ func TestUsageErrors(t *testing.T) {
 		"inspect --key k --timeout 0",
 		"release --key k --token many",
 		"release --key k",
-		"revoke --key k",
+		"revoke --key k --operator olga",
+		"revoke --key k --reason stuck-since-noon", // and no USER
 		"list --limit -1",
-		"floor raise --reason because-of-me",
+		"floor raise --operator olga --reason because-of-me",
 		"run --key k",
 		"run -- true",
 		"run --key k --grace 0s -- true",

@@ -135,6 +135,9 @@ change that was seen. Quick changes may be seen as one.`,
 					return err
 				}
 			}
+			if ctx.Err() != nil {
+				return exitError(exitCode(context.Cause(ctx))) // the usual end of a watch needs no word
+			}
 			if err := stream.Err(); err != nil {
 				return err
 			}

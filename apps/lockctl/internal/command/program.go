@@ -143,7 +143,7 @@ func (p *program) calling(f func(ctx context.Context, c *client.Client) error) f
 		ctx, stop := interruptible(cmd.Context())
 		defer stop()
 		err = translate(f(ctx, c))
-		if err != nil && ctx.Err() != nil {
+		if _, said := err.(exitError); err != nil && !said && ctx.Err() != nil {
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 		return err

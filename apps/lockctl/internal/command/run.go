@@ -122,10 +122,12 @@ func (p *program) run(ctx context.Context, o runOptions, grace time.Duration, ar
 	// Nothing of the command is left, so the lock goes, whatever became of it meanwhile.
 	tidy, cancel := detached(ctx)
 	defer cancel()
-	if releaseErr := h.release(tidy); releaseErr != nil {
-		p.printError(fmt.Errorf("release lock: %w", releaseErr))
+	releaseErr := h.release(tidy)
+	end := verdict(result, err, cause)
+	if releaseErr != nil && !errors.Is(end, lock.ErrLost) {
+		p.printError(fmt.Errorf("release lock: %w", releaseErr)) // it ends by itself, with its session
 	}
-	return verdict(result, err, cause)
+	return end
 }
 
 // verdict is how run ends.
