@@ -74,8 +74,7 @@ func (l *link) once(ctx context.Context) error {
 	l.client.loops.Go(func() { ended <- c.serve(ctx, func() { close(ready) }) })
 	select {
 	case err := <-ended:
-		l.client.pool.fail(c.endpoint)
-		return err
+		return err // unary calls do the work meanwhile, and find out which endpoints do not
 	case <-ready:
 	}
 	l.swap(nil, c)

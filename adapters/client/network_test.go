@@ -149,6 +149,7 @@ func (w *wire) pump() {
 		case <-w.wake:
 		case <-w.cut:
 			open = false
+			_ = w.Conn.SetWriteDeadline(time.Now().Add(time.Second)) // the other end may be closing, too
 		}
 		if !w.gate.pass(w.cut) {
 			return
@@ -157,6 +158,9 @@ func (w *wire) pump() {
 		buf := w.buf
 		w.buf = nil
 		w.mu.Unlock()
+		if len(buf) == 0 {
+			continue
+		}
 		if _, err := w.Conn.Write(buf); err != nil {
 			return
 		}

@@ -1,0 +1,164 @@
+package client_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock/adapters/client"
+	"github.com/fencelock/fencelock/core/lock"
+)
+
+func TestLateDuplicateIsReleasedWithinTwoHeartbeats(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		s := b.open()
+		b.linked()
+		b.fault = only("acquire", 1, fault{requestTakes: 20 * time.Second}) // its retry is faster
+		l := b.acquire(s, "k")
+		if _, err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		copied := b.seen("acquire")[0].at + 20*time.Second
+		rest(copied - b.clock.Elapsed())
+		synctest.Wait()
+		orphan := l.Token() + 1
+		if !b.holds("k", orphan) {
+			t.Fatal("the scenario is broken: the late copy made no grant")
+		}
+		elapse(7 * time.Second) // two thirds of 10.5s
+		if b.holds("k", orphan) {
+			t.Error("two heartbeats later the orphan lives")
+		}
+	})
+}
+
+func TestGrantOfACallInFlightIsNotReleased(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		s := b.open()
+		b.linked()
+		b.fault = func(c call) fault {
+			switch {
+			case c.name == "acquire" && c.n == 1: // makes every heartbeat ask
+				return fault{err: lock.ErrNotLeader}
+			case c.name == "acquire":
+				return fault{answerTakes: 4 * time.Second}
+			}
+			return fault{}
+		}
+		done := make(chan *client.Lock)
+		go func() {
+			l, _ := s.TryAcquire(t.Context(), "k")
+			done <- l
+		}()
+		elapse(time.Second)
+		b.insert("other", s.ID(), "nobody") // makes the digests differ, so that the list comes
+		s.Poke()
+		l := <-done
+		if l == nil || !b.holds("k", l.Token()) {
+			t.Error("the grant of a call in flight was released")
+		}
+	})
+}
+
+func TestGrantThatTheStoreDoesNotListIsLost(t *testing.T) {
+	t.Parallel()
+	for name, unary := range map[string]bool{"within ten heartbeats": false, "at the next one without a stream": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, 1, unaryIf(unary)...)
+				s := b.open()
+				gone, kept := b.acquire(s, "gone"), b.acquire(s, "kept")
+				b.drop("gone")
+				if unary {
+					elapse(4 * time.Second)
+				} else {
+					elapse(40 * time.Second)
+				}
+				wantCode(t, gone.CheckStillHeld(), lock.CodeLost)
+				if err := kept.CheckStillHeld(); err != nil {
+					t.Errorf("the other lock: %v", err)
+				}
+				if s.State() != client.Safe {
+					t.Error("the session ended with the grant")
+				}
+			})
+		})
+	}
+}
+
+func TestOrphanWithoutARetryIsFoundByTheTenthHeartbeat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		s := b.open()
+		elapse(time.Second)
+		orphan := b.insert("k", s.ID(), "long-ago")
+		elapse(40 * time.Second)
+		if b.holds("k", orphan) {
+			t.Error("the orphan lives")
+		}
+	})
+}
+
+func TestHeartbeatsAskWhileSomethingMayBeLeftBehindAndThenStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		s := b.open()
+		b.linked()
+		elapse(time.Second)
+		b.fault = only("acquire", 1, fault{err: lock.ErrNotLeader})
+		b.acquire(s, "k")
+		retried := b.clock.Elapsed()
+		elapse(3 * time.Minute)
+		after, count := 0, 0
+		for i, c := range b.seen("heartbeat") {
+			since := c.at - retried
+			if since > 0 && since < client.Suspicion-time.Second && !c.digest {
+				t.Errorf("heartbeat %d, %v after the retry, does not ask", i, since)
+			}
+			if since > client.Suspicion {
+				count++
+				if c.digest {
+					after++
+				}
+			}
+		}
+		if after == 0 || after > count/8 {
+			t.Errorf("%d of %d later heartbeats ask, want one in ten", after, count)
+		}
+	})
+}
+
+func TestAbandonThatFailsIsFinishedByAHeartbeat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		s := b.open()
+		b.linked()
+		b.fault = func(c call) fault {
+			switch c.name {
+			case "acquire":
+				return fault{answerLost: true}
+			case "abandon":
+				return fault{err: lock.ErrNotLeader}
+			}
+			return fault{}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := s.Acquire(ctx, "k"); err == nil {
+			t.Fatal("granted")
+		}
+		elapse(8 * time.Second)
+		if b.holds("k", 1) {
+			t.Error("a grant stayed behind")
+		}
+	})
+}
