@@ -61,7 +61,7 @@ func readSources(root string) ([]source, error) {
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return err
+			return fmt.Errorf("read source: %w", err)
 		}
 		sources = append(sources, source{Path: relative(root, path), Text: text})
 		return nil
@@ -71,7 +71,7 @@ func readSources(root string) ([]source, error) {
 
 // walk visits the files that belong to the repository.
 func walk(root string, visit func(path, name string) error) error {
-	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -84,6 +84,10 @@ func walk(root string, visit func(path, name string) error) error {
 		}
 		return visit(path, entry.Name())
 	})
+	if err != nil {
+		return fmt.Errorf("walk repository: %w", err)
+	}
+	return nil
 }
 
 func relative(root, path string) string {

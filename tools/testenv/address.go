@@ -1,7 +1,6 @@
 package testenv
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -23,7 +22,10 @@ func freeAddress() (string, error) {
 			last = err
 			continue
 		}
-		return address, listener.Close()
+		if err := listener.Close(); err != nil {
+			return "", fmt.Errorf("find free port: %w", err)
+		}
+		return address, nil
 	}
-	return "", fmt.Errorf("find free port: %w", errors.Join(last))
+	return "", fmt.Errorf("find free port: %w", last)
 }

@@ -59,8 +59,7 @@ func compile(ctx context.Context, source, version, binary string) error {
 	}
 	// Built beside its place and then renamed: a half-written binary is never run.
 	part := binary + ".part"
-	_, err := run(ctx, source, "go", "build", "-buildvcs=false", "-trimpath", "-o", part, ".")
-	if err != nil {
+	if err := runGo(ctx, source, "build", "-buildvcs=false", "-trimpath", "-o", part, "."); err != nil {
 		return err
 	}
 	if err := os.Rename(part, binary); err != nil {
@@ -79,12 +78,12 @@ func otherVersion(ctx context.Context, source, dir, version string) error {
 		return fmt.Errorf("write etcd command: %w", err)
 	}
 	steps := [][]string{
-		{"go", "mod", "init", modulePath + "/etcd"},
-		{"go", "mod", "edit", "-require=" + etcdModule + "@v" + version},
-		{"go", "mod", "tidy"},
+		{"mod", "init", modulePath + "/etcd"},
+		{"mod", "edit", "-require=" + etcdModule + "@v" + version},
+		{"mod", "tidy"},
 	}
 	for _, step := range steps {
-		if _, err := run(ctx, dir, step[0], step[1:]...); err != nil {
+		if err := runGo(ctx, dir, step...); err != nil {
 			return err
 		}
 	}
@@ -139,22 +138,20 @@ func lockFile(path string) (unlock func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
-// run runs a go command for a static binary, whatever the flags and workspace of the caller's.
-func run(ctx context.Context, dir, name string, args ...string) (string, error) {
-	command := exec.CommandContext(ctx, name, args...)
+// runGo runs a go command for a static binary, whatever the flags and workspace of the caller's.
+func runGo(ctx context.Context, dir string, args ...string) error {
+	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = dir
 	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
-	out, err := command.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), explain(err))
+	if _, err := command.Output(); err != nil {
+		return fmt.Errorf("go %s: %w", strings.Join(args, " "), explain(err))
 	}
-	return string(out), nil
+	return nil
 }
 
 // explain adds what a failed command printed.
 func explain(err error) error {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return fmt.Errorf("%w\n%s", err, exit.Stderr)
 	}
 	return err

@@ -227,7 +227,7 @@ func watch(id, daemon string) (*watcher, error) {
 	if err != nil {
 		return nil, nil //nolint:nilnil,nilerr // No watcher is what stop expects.
 	}
-	//nolint:gosec,noctx // It must outlive every context: it waits for the end of this process.
+	// No context ends it: it waits for the end of this process.
 	command := exec.Command("sh", "-c", `read -r _; exec "$0" rm -f -v "$1"`, docker, id)
 	command.Env = append(os.Environ(), "DOCKER_HOST="+daemon)
 	// An interrupt at the terminal must not reach it.
@@ -247,7 +247,9 @@ func (w *watcher) stop() error {
 	if w == nil {
 		return nil
 	}
-	err := w.input.Close()
+	if err := w.input.Close(); err != nil {
+		return fmt.Errorf("end watcher: %w", err)
+	}
 	_ = w.command.Wait()
-	return err
+	return nil
 }

@@ -41,7 +41,7 @@ type dockerFacts struct {
 // default route's, and on a virtual machine made from a container image that is a machine of
 // someone else's. Only if the daemon's bridge is an interface of this machine is it known that the
 // daemon runs here; else the user has to say.
-func (f dockerFacts) publishedHost() (string, error) {
+func (f *dockerFacts) publishedHost() (string, error) {
 	if f.override != "" {
 		return f.override, nil
 	}
@@ -64,7 +64,7 @@ func (f dockerFacts) publishedHost() (string, error) {
 // bridgeIsOurs reports whether the daemon's bridge is an interface of this machine. Its name and
 // an address in its subnet are asked for: a container has an address there too, but no bridge,
 // and not every daemon tells the bridge's own address.
-func (f dockerFacts) bridgeIsOurs() bool {
+func (f *dockerFacts) bridgeIsOurs() bool {
 	if f.bridge == "" {
 		return false
 	}

@@ -27,8 +27,8 @@ func TestSharedServerIsOneForAllTests(t *testing.T) {
 	if first != second {
 		t.Fatal("two servers, want one")
 	}
-	put(t, first.Endpoints[0], "key", "value")
-	if got := get(t, second.Endpoints[0], "key"); got != "value" {
+	put(t, first.Endpoints[0], "value")
+	if got := get(t, second.Endpoints[0]); got != "value" {
 		t.Fatalf("read %q, want value", got)
 	}
 }
@@ -36,12 +36,16 @@ func TestSharedServerIsOneForAllTests(t *testing.T) {
 func TestNodeKeepsItsDataThroughStopAndKill(t *testing.T) {
 	t.Parallel()
 	node := testenv.StartEtcd(t)
-	for _, end := range []func(){node.Kill, node.Stop, func() {}} {
-		put(t, node.Endpoints[0], "key", "value")
-		end()
+	ends := []struct {
+		name string
+		end  func()
+	}{{"kill", node.Kill}, {"stop", node.Stop}, {"restart at once", func() {}}}
+	for _, e := range ends {
+		put(t, node.Endpoints[0], e.name)
+		e.end()
 		node.Restart()
-		if got := get(t, node.Endpoints[0], "key"); got != "value" {
-			t.Fatalf("after a restart key is %q, want value", got)
+		if got := get(t, node.Endpoints[0]); got != e.name {
+			t.Fatalf("after a %s the key is %q", e.name, got)
 		}
 	}
 }
@@ -51,7 +55,7 @@ func TestPausedNodeAnswersNothingUntilResumed(t *testing.T) {
 	node := testenv.StartEtcd(t)
 	node.Pause()
 	answered := make(chan error, 1)
-	go func() { answered <- tryPut(t.Context(), node.Endpoints[0], "key", "value") }()
+	go func() { answered <- tryPut(t.Context(), node.Endpoints[0], "value") }()
 	refuse(t, node.Endpoints[0])
 	node.Resume()
 	if err := <-answered; err != nil {
@@ -60,7 +64,7 @@ func TestPausedNodeAnswersNothingUntilResumed(t *testing.T) {
 	node.Pause()
 	node.Kill()
 	node.Restart()
-	if got := get(t, node.Endpoints[0], "key"); got != "value" {
+	if got := get(t, node.Endpoints[0]); got != "value" {
 		t.Fatalf("key is %q, want value", got)
 	}
 }
@@ -68,7 +72,7 @@ func TestPausedNodeAnswersNothingUntilResumed(t *testing.T) {
 func TestNodeTakesArguments(t *testing.T) {
 	t.Parallel()
 	node := testenv.StartEtcd(t, "--max-txn-ops=1")
-	put(t, node.Endpoints[0], "key", "value")
+	put(t, node.Endpoints[0], "value")
 	if err := post(t.Context(), node.Endpoints[0]+"/v3/kv/txn", twoPuts, nil); err == nil {
 		t.Fatal("two operations in a transaction were accepted, want at most one")
 	}
@@ -122,7 +126,7 @@ func TestServerEndsWithAKilledTestProcess(t *testing.T) {
 		t.Fatalf("the process ended: %v", command.Wait())
 	}
 	endpoint := lines.Text()
-	put(t, endpoint, "key", "value")
+	put(t, endpoint, "value")
 	if err := command.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +135,7 @@ func TestServerEndsWithAKilledTestProcess(t *testing.T) {
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for tryPut(ctx, endpoint, "key", "value") == nil {
+	for tryPut(ctx, endpoint, "value") == nil {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

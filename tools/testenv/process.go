@@ -70,7 +70,6 @@ func (p *process) start(context.Context) error {
 	}
 	defer logFile.Close()
 	// The context must not end the server: its start is what it bounds.
-	//nolint:gosec,noctx // The binary is the one just built.
 	cmd := exec.Command(p.binary, append(etcdArgs(filepath.Join(p.dir, "data"), p.client, p.client, p.peer), p.args...)...)
 	cmd.Env = append(os.Environ(), "TESTENV_DATA_DIR="+p.dir)
 	cmd.Stdout, cmd.Stderr = logFile, logFile

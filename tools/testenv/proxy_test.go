@@ -135,7 +135,10 @@ func TestProxyEndsAConnectionThatItsUpstreamRefuses(t *testing.T) {
 }
 
 // echo starts a server that answers each line with itself.
-func echo(t *testing.T) string { return serve(t, func(string) {}) }
+func echo(t *testing.T) string {
+	t.Helper()
+	return serve(t, func(string) {})
+}
 
 // serve starts an echo server that shows each line it reads.
 func serve(t *testing.T, see func(line string)) string {

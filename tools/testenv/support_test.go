@@ -43,26 +43,24 @@ func post(ctx context.Context, url, body string, answer any) error {
 	return json.Unmarshal(text, answer)
 }
 
-func encode(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
-
-func tryPut(ctx context.Context, endpoint, key, value string) error {
-	body := fmt.Sprintf(`{"key":%q,"value":%q}`, encode(key), encode(value))
+func tryPut(ctx context.Context, endpoint, value string) error {
+	body := fmt.Sprintf(`{"key":"a2V5","value":%q}`, base64.StdEncoding.EncodeToString([]byte(value)))
 	return post(ctx, endpoint+"/v3/kv/put", body, nil)
 }
 
-func put(t *testing.T, endpoint, key, value string) {
+func put(t *testing.T, endpoint, value string) {
 	t.Helper()
-	if err := tryPut(t.Context(), endpoint, key, value); err != nil {
+	if err := tryPut(t.Context(), endpoint, value); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func get(t *testing.T, endpoint, key string) string {
+func get(t *testing.T, endpoint string) string {
 	t.Helper()
 	var answer struct {
 		KVs []struct{ Value []byte }
 	}
-	if err := post(t.Context(), endpoint+"/v3/kv/range", fmt.Sprintf(`{"key":%q}`, encode(key)), &answer); err != nil {
+	if err := post(t.Context(), endpoint+"/v3/kv/range", `{"key":"a2V5"}`, &answer); err != nil {
 		t.Fatal(err)
 	}
 	if len(answer.KVs) == 0 {
