@@ -47,7 +47,7 @@ func between(low, high time.Duration) time.Duration {
 	if high <= low {
 		return low
 	}
-	return low + rand.N(high-low+1)
+	return low + rand.N(high-low+1) //nolint:gosec // jitter, no secret
 }
 
 // backoff is the jittered pause after the given number of failures in a row.

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -29,13 +30,13 @@ func (s *Service) WatchSession(session lock.SessionID) (events <-chan SessionEve
 }
 
 // followFeed reads the store's feed until the service closes.
-func (s *Service) followFeed() {
+func (s *Service) followFeed(ctx context.Context) {
 	for {
-		s.follow(s.backend.Feed.Subscribe())
+		s.follow(ctx, s.backend.Feed.Subscribe())
 		timer := time.NewTimer(resubscribeAfter)
 		select {
 		case <-timer.C:
-		case <-s.life.Done():
+		case <-ctx.Done():
 			timer.Stop()
 			return
 		}
@@ -43,7 +44,7 @@ func (s *Service) followFeed() {
 }
 
 // follow reads one subscription to its end.
-func (s *Service) follow(feed port.Subscription) {
+func (s *Service) follow(ctx context.Context, feed port.Subscription) {
 	defer feed.Close()
 	for {
 		select {
@@ -51,19 +52,19 @@ func (s *Service) follow(feed port.Subscription) {
 			if !open {
 				return
 			}
-			s.hear(ev)
-		case <-s.life.Done():
+			s.hear(ctx, ev)
+		case <-ctx.Done():
 			return
 		}
 	}
 }
 
 // hear passes one event on.
-func (s *Service) hear(ev port.FeedEvent) {
+func (s *Service) hear(ctx context.Context, ev port.FeedEvent) {
 	switch ev.Kind {
 	case port.GrantRevoked, port.GrantLapsed:
 		if ev.Kind == port.GrantLapsed && s.hub.serves(ev.Session) {
-			s.observe(s.life, port.Event{Kind: port.EventLeaseExpired, Key: ev.Key, Session: ev.Session, Token: ev.Token})
+			s.observe(ctx, port.Event{Kind: port.EventLeaseExpired, Key: ev.Key, Session: ev.Session, Token: ev.Token})
 		}
 		s.hub.send(SessionEvent{
 			Kind:    GrantLost,
@@ -74,31 +75,31 @@ func (s *Service) hear(ev port.FeedEvent) {
 		})
 		s.ended(ev.Key)
 	case port.SessionOver:
-		s.sessionOver(s.life, ev.Session)
+		s.sessionOver(ctx, ev.Session)
 	case port.Resync:
 		s.hub.refreshAll()
 	}
 }
 
 // resync reads the grants of stale sessions from the store and tells their watchers.
-func (s *Service) resync() {
+func (s *Service) resync(ctx context.Context) {
 	for {
 		session, ok := s.hub.next()
 		if !ok {
 			select {
 			case <-s.hub.work:
 				continue
-			case <-s.life.Done():
+			case <-ctx.Done():
 				return
 			}
 		}
-		held, err := s.locksOf(s.life, session)
+		held, err := s.locksOf(ctx, session)
 		switch {
 		case err == nil:
 			s.hub.send(SessionEvent{Kind: HeldNow, Session: session, Held: held})
 		case errors.Is(err, lock.ErrSessionDead):
-			s.sessionOver(s.life, session)
-		case s.life.Err() != nil:
+			s.sessionOver(ctx, session)
+		case ctx.Err() != nil:
 			return
 		default:
 			s.hub.postpone(session)

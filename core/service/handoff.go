@@ -20,8 +20,7 @@ func (l *lines) offer(from port.GrantRef, limit int) (p *place, req port.GrantRe
 	if c := l.chains[from.Key]; c.token == from.Token && c.count >= limit {
 		return nil, req, true
 	}
-	for at := ln.places.Front(); at != nil; at = at.Next() {
-		p := at.Value.(*place)
+	for _, p := range ln.places {
 		select {
 		case <-p.call.left:
 			continue // about to leave
@@ -69,7 +68,7 @@ func (l *lines) kept(p *place, unknown *doubt) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.endOffer(p)
-	if p.at == nil {
+	if p.gone {
 		return
 	}
 	if unknown != nil {
@@ -108,7 +107,7 @@ func (l *lines) sessionOver(session lock.SessionID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range l.bySession[session] {
-		if p.at != nil {
+		if !p.gone {
 			l.remove(p)
 			p.call.answers <- answer{err: lock.ErrSessionDead}
 		}
@@ -128,7 +127,7 @@ func (l *lines) withdraw(key lock.Key, session lock.SessionID, id lock.RequestID
 	if p.offer != nil {
 		pending = append(pending, p.offer)
 	}
-	if p.at != nil {
+	if !p.gone {
 		l.remove(p)
 		p.call.answers <- answer{err: lock.Contention("the request was abandoned", true, nil)}
 	}

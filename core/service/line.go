@@ -1,7 +1,7 @@
 package service
 
 import (
-	"container/list"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -35,7 +35,7 @@ type lines struct {
 
 // line is the queue of one key.
 type line struct {
-	places list.List // of *place, first come first
+	places []*place // first come first
 	// holder is who was last seen in the way; its token never goes back.
 	holder lock.Holder
 	// notBefore is the moment of the clock before which the head does not contend.
@@ -53,7 +53,7 @@ type name struct {
 type place struct {
 	req  port.GrantRequest
 	line *line
-	at   *list.Element // nil once out of the line
+	gone bool // out of the line
 	call *call
 	// offer is closed when the handoff in flight to this request has ended; nil if none is.
 	offer chan struct{}
@@ -132,7 +132,7 @@ func (l *lines) join(req port.GrantRequest, c *call, holder lock.Holder, inDoubt
 			l.byKey[req.Key] = ln
 		}
 		p = &place{req: req, line: ln, call: c}
-		p.at = ln.places.PushBack(p)
+		ln.places = append(ln.places, p)
 		l.index(p)
 	}
 	p.line.see(holder)
@@ -152,7 +152,7 @@ func (l *lines) room(ln *line, inDoubt bool) error {
 			RetryAfter:     fullRetryAfter,
 		}
 	}
-	if ln != nil && ln.places.Len() >= l.maxPerKey {
+	if ln != nil && len(ln.places) >= l.maxPerKey {
 		return full("the number of waiters per key", l.maxPerKey)
 	}
 	if l.total >= l.maxTotal {
@@ -174,7 +174,7 @@ func (l *lines) index(p *place) {
 // unindex forgets a place that is out of its line. While an offer to it is in
 // flight it stays known, for an abandon to await.
 func (l *lines) unindex(p *place) {
-	if p.at != nil || p.offer != nil {
+	if !p.gone || p.offer != nil {
 		return
 	}
 	named, n := l.bySession[p.req.Session], name{p.req.Key, p.req.RequestID}
@@ -189,7 +189,7 @@ func (l *lines) unindex(p *place) {
 // find returns the place in line of a request, nil if it has none.
 func (l *lines) find(req port.GrantRequest) *place {
 	p := l.bySession[req.Session][name{req.Key, req.RequestID}]
-	if p == nil || p.at == nil {
+	if p == nil || p.gone {
 		return nil
 	}
 	return p
@@ -198,14 +198,14 @@ func (l *lines) find(req port.GrantRequest) *place {
 // remove takes the place out of its line and lets the next one try.
 func (l *lines) remove(p *place) {
 	ln := p.line
-	first := ln.places.Front() == p.at
-	ln.places.Remove(p.at)
-	p.at = nil
+	at := slices.Index(ln.places, p)
+	ln.places = slices.Delete(ln.places, at, at+1)
+	p.gone = true
 	l.total--
 	l.unindex(p)
-	if ln.places.Len() == 0 {
+	if len(ln.places) == 0 {
 		delete(l.byKey, p.req.Key)
-	} else if first {
+	} else if at == 0 {
 		ln.nudge()
 	}
 }
@@ -224,7 +224,7 @@ func (l *lines) resolve(p *place, by *call, a answer) (first bool) {
 
 func (l *lines) end(p *place, by *call, a answer) (first bool) {
 	l.endOffer(p)
-	if p.at == nil {
+	if p.gone {
 		return false
 	}
 	l.remove(p)
@@ -249,7 +249,7 @@ type state struct {
 func (l *lines) look(p *place, c *call, now time.Duration) state {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p.at == nil || p.call != c || p.line.places.Front() != p.at {
+	if p.gone || p.call != c || p.line.places[0] != p {
 		return state{}
 	}
 	return state{head: true, pause: max(0, p.line.notBefore-now), observed: p.line.holder.Token}
@@ -331,7 +331,7 @@ func (l *lines) front(key lock.Key) (waiters int, holder lock.Holder) {
 	if ln == nil {
 		return 0, lock.Holder{}
 	}
-	return ln.places.Len(), ln.holder
+	return len(ln.places), ln.holder
 }
 
 // waiters returns how many wait in all.
@@ -350,9 +350,8 @@ func (ln *line) see(holder lock.Holder) {
 
 // nudge lets the head try.
 func (ln *line) nudge() {
-	head := ln.places.Front().Value.(*place)
 	select {
-	case head.call.nudge <- struct{}{}:
+	case ln.places[0].call.nudge <- struct{}{}:
 	default:
 	}
 }

@@ -52,6 +52,7 @@ type model struct {
 }
 
 func newModel(t *testing.T, seed uint64) *model {
+	t.Helper()
 	m := &model{T: t, store: newStore(), owners: map[lock.Key]lock.RequestID{}}
 	for i := range m.servers {
 		w := &world{T: t, store: m.store, clock: &fakeClock{start: time.Now()}, seen: &recorder{}}

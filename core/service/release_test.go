@@ -262,16 +262,18 @@ func TestReleaserThatLeavesDuringAHandoff(t *testing.T) {
 	})
 }
 
+// inFlight is a waiter to which a handoff is on its way, until it lands.
+func inFlight(w *world, wait time.Duration) (p *pending, r *releasing, land func()) {
+	g := w.hold()
+	p = w.start(w.request(w.session(), wait))
+	gate := make(chan struct{})
+	w.store.once("Handoff", fault{hold: gate})
+	return p, w.releasing(g), func() { close(gate); synctest.Wait() }
+}
+
 // A wait ends, or its caller leaves, while the handoff to it is on its way.
 func TestWithdrawalRacesWithAGrant(t *testing.T) {
 	t.Parallel()
-	inFlight := func(w *world, wait time.Duration) (p *pending, r *releasing, land func()) {
-		g := w.hold()
-		p = w.start(w.request(w.session(), wait))
-		gate := make(chan struct{})
-		w.store.once("Handoff", fault{hold: gate})
-		return p, w.releasing(g), func() { close(gate); synctest.Wait() }
-	}
 	t.Run("the wait ends first: the call learns of its grant", func(t *testing.T) {
 		bubble(t, service.Config{}, func(w *world) {
 			p, r, land := inFlight(w, time.Second)
@@ -322,6 +324,11 @@ func TestWithdrawalRacesWithAGrant(t *testing.T) {
 			next.grant()
 		})
 	})
+}
+
+// The same where the handoff does not come to an end in time.
+func TestWithdrawalAfterAHandoffThatFails(t *testing.T) {
+	t.Parallel()
 	t.Run("it does not come: held", func(t *testing.T) {
 		bubble(t, service.Config{}, func(w *world) {
 			p, r, land := inFlight(w, time.Second)

@@ -24,20 +24,17 @@ type Service struct {
 	gauge  sync.Mutex // orders reports of the number of waiters
 	flight flight
 
-	// life ends with Close; it bounds the store calls that no caller waits for.
-	life context.Context
-	end  context.CancelFunc
-	own  sync.WaitGroup
-	once sync.Once
+	// own is the work that no caller drives; start begins it, end ends it.
+	own   sync.WaitGroup
+	start func()
+	end   context.CancelFunc
 }
 
 // New returns a service over the backend. It starts nothing: without
 // [Service.Start] there is no news for watchers of sessions and no notice of a freeze.
 func New(backend port.Backend, cfg Config, clock port.Clock, observer port.Observer) *Service {
 	cfg = cfg.withDefaults()
-	// Detached on purpose: owned work outlives every request and ends with Close.
-	life, end := context.WithCancel(context.Background())
-	return &Service{
+	s := &Service{
 		backend:  backend,
 		cfg:      cfg,
 		clock:    clock,
@@ -46,23 +43,24 @@ func New(backend port.Backend, cfg Config, clock port.Clock, observer port.Obser
 		hub:      newHub(),
 		bells:    newBells(),
 		flight:   newFlight(),
-		life:     life,
-		end:      end,
 	}
+	// Detached on purpose: owned work outlives every request and ends with Close.
+	life, end := context.WithCancel(context.Background())
+	s.end = end
+	s.start = sync.OnceFunc(func() {
+		s.thaw.stamp(s.clock.Elapsed())
+		s.own.Go(func() { s.keepHouse(life) })
+		s.own.Go(func() { s.followFeed(life) })
+		for range resyncers {
+			s.own.Go(func() { s.resync(life) })
+		}
+	})
+	return s
 }
 
 // Start begins the work that no caller drives: reading the store's feed and
 // noticing that this process was frozen. It does so once; [Service.Close] ends it.
-func (s *Service) Start() {
-	s.once.Do(func() {
-		s.thaw.stamp(s.clock.Elapsed())
-		s.own.Go(s.keepHouse)
-		s.own.Go(s.followFeed)
-		for range resyncers {
-			s.own.Go(s.resync)
-		}
-	})
-}
+func (s *Service) Start() { s.start() }
 
 // Drain makes the server ready to stop. New waits are refused and waiting
 // calls are answered with a retryable [lock.ErrContention]; watchers of sessions get

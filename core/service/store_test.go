@@ -234,7 +234,7 @@ func (s *store) Extend(
 	ctx context.Context, key lock.Key, session lock.SessionID, token lock.Token, lease time.Duration,
 ) (g lock.Grant, err error) {
 	err = s.do(ctx, "Extend", key, func() error {
-		held := false
+		var held bool
 		if g, held = s.current(key); !held || g.Session != session || g.Token != token {
 			return lock.ErrLost
 		}

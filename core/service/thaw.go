@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -52,13 +53,13 @@ func (t *thaw) check(now time.Duration) {
 }
 
 // keepHouse stamps the clock and does the rare chores.
-func (s *Service) keepHouse() {
+func (s *Service) keepHouse(ctx context.Context) {
 	ticker := time.NewTicker(stampEvery)
 	defer ticker.Stop()
 	for ticks := 1; ; ticks++ {
 		select {
 		case <-ticker.C:
-		case <-s.life.Done():
+		case <-ctx.Done():
 			return
 		}
 		now := s.clock.Elapsed()

@@ -72,13 +72,13 @@ type Inspection struct {
 type SessionEventKind int
 
 const (
-	// GrantLost: a grant ended other than by its holder; Key, Token and Reason are set.
+	// GrantLost says that a grant ended other than by its holder; Key, Token and Reason are set.
 	GrantLost SessionEventKind = iota + 1
-	// SessionDead: the session is over. The last event of a watch.
+	// SessionDead says that the session is over. The last event of a watch.
 	SessionDead
-	// Draining: this server is about to stop.
+	// Draining says that this server is about to stop.
 	Draining
-	// HeldNow: events may have been missed; Held is the store's view.
+	// HeldNow says that events may have been missed; Held is the store's view.
 	HeldNow
 )
 

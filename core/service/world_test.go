@@ -81,6 +81,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, cfg service.Config) *world {
+	t.Helper()
 	w := &world{T: t, store: newStore(), clock: &fakeClock{start: time.Now()}, seen: &recorder{}}
 	w.service = service.New(w.store.backend(), cfg, w.clock, w.seen)
 	t.Cleanup(w.service.Close)
