@@ -15,7 +15,9 @@ import (
 type adminHandler struct{ cfg Config }
 
 // Revoke ends a grant.
-func (h *adminHandler) Revoke(ctx context.Context, req *connect.Request[fencelockv1.RevokeRequest]) (*connect.Response[fencelockv1.RevokeResponse], error) {
+func (h *adminHandler) Revoke(
+	ctx context.Context, req *connect.Request[fencelockv1.RevokeRequest],
+) (*connect.Response[fencelockv1.RevokeResponse], error) {
 	key, err := lock.NewKey(req.Msg.GetNamespace(), req.Msg.GetKey())
 	if err != nil {
 		return nil, err
@@ -34,7 +36,9 @@ func (h *adminHandler) Revoke(ctx context.Context, req *connect.Request[fenceloc
 }
 
 // ListSessions lists live sessions, without their ids.
-func (h *adminHandler) ListSessions(ctx context.Context, req *connect.Request[fencelockv1.ListSessionsRequest]) (*connect.Response[fencelockv1.ListSessionsResponse], error) {
+func (h *adminHandler) ListSessions(
+	ctx context.Context, req *connect.Request[fencelockv1.ListSessionsRequest],
+) (*connect.Response[fencelockv1.ListSessionsResponse], error) {
 	page, err := pageOf(req.Msg.GetPageSize(), req.Msg.GetPageToken())
 	if err != nil {
 		return nil, err
@@ -51,7 +55,9 @@ func (h *adminHandler) ListSessions(ctx context.Context, req *connect.Request[fe
 }
 
 // ListRevocations lists audit records.
-func (h *adminHandler) ListRevocations(ctx context.Context, req *connect.Request[fencelockv1.ListRevocationsRequest]) (*connect.Response[fencelockv1.ListRevocationsResponse], error) {
+func (h *adminHandler) ListRevocations(
+	ctx context.Context, req *connect.Request[fencelockv1.ListRevocationsRequest],
+) (*connect.Response[fencelockv1.ListRevocationsResponse], error) {
 	page, err := pageOf(req.Msg.GetPageSize(), req.Msg.GetPageToken())
 	if err != nil {
 		return nil, err
@@ -73,7 +79,9 @@ func (h *adminHandler) ListRevocations(ctx context.Context, req *connect.Request
 
 // GetServerInfo tells what answers. It answers also while the store does not: ready is false then and
 // the totals are 0.
-func (h *adminHandler) GetServerInfo(ctx context.Context, _ *connect.Request[fencelockv1.GetServerInfoRequest]) (*connect.Response[fencelockv1.GetServerInfoResponse], error) {
+func (h *adminHandler) GetServerInfo(
+	ctx context.Context, _ *connect.Request[fencelockv1.GetServerInfoRequest],
+) (*connect.Response[fencelockv1.GetServerInfoResponse], error) {
 	status := h.cfg.Service.Status()
 	answer := &fencelockv1.GetServerInfoResponse{
 		Version:      h.cfg.Info.Version,
@@ -94,7 +102,9 @@ func (h *adminHandler) GetServerInfo(ctx context.Context, _ *connect.Request[fen
 }
 
 // RaiseTokenFloor lifts all future tokens.
-func (h *adminHandler) RaiseTokenFloor(ctx context.Context, req *connect.Request[fencelockv1.RaiseTokenFloorRequest]) (*connect.Response[fencelockv1.RaiseTokenFloorResponse], error) {
+func (h *adminHandler) RaiseTokenFloor(
+	ctx context.Context, req *connect.Request[fencelockv1.RaiseTokenFloorRequest],
+) (*connect.Response[fencelockv1.RaiseTokenFloorResponse], error) {
 	above := lock.Token(req.Msg.GetAbove())
 	if above <= 0 {
 		return nil, lock.Invalid("above", "must be positive")

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -20,7 +21,9 @@ import (
 // Three kinds of goroutine serve it, all of which end before the method returns: this one reads
 // frames; one writes; each operation in flight has one of its own. A result is sent with whatever else is ready
 // by then, so load fills frames and a lone result never waits.
-func (h *sessionHandler) Attach(ctx context.Context, stream *connect.BidiStream[fencelockv1.AttachRequest, fencelockv1.AttachResponse]) error {
+func (h *sessionHandler) Attach(
+	ctx context.Context, stream *connect.BidiStream[fencelockv1.AttachRequest, fencelockv1.AttachResponse],
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	waits, cancelWaits := context.WithCancel(ctx)
@@ -94,10 +97,10 @@ func (s *attached) read() error {
 		case errors.Is(err, io.EOF) || s.isDrained():
 			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded) && s.ctx.Err() == nil:
-			return connect.NewError(connect.CodeDeadlineExceeded, errors.New("the stream was idle for too long"))
+			return plainError(connect.CodeDeadlineExceeded, "the stream was idle for too long")
 		default:
 			s.cancel()
-			return err
+			return fmt.Errorf("receive frame: %w", err)
 		}
 		// Setting a deadline costs a message to the connection's goroutine: not for each frame.
 		if armed < 0 || now-armed > s.cfg.Limits.IdleStream/16 {
@@ -106,7 +109,7 @@ func (s *attached) read() error {
 		}
 		for _, op := range frame.GetOperations() {
 			if !s.start(op, now) {
-				return s.ctx.Err()
+				return fmt.Errorf("start operation: %w", s.ctx.Err())
 			}
 		}
 	}
@@ -165,11 +168,7 @@ func (s *attached) watch(id lock.SessionID) {
 	}
 	events, cancel := s.cfg.Service.WatchSession(id)
 	s.watched[id] = cancel
-	s.running.Add(1)
-	go func() {
-		defer s.running.Done()
-		s.forward(id, events)
-	}()
+	s.running.Go(func() { s.forward(id, events) })
 }
 
 // forward passes on the events of one session until its watch or the stream ends.

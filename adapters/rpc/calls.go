@@ -20,7 +20,9 @@ type calls struct {
 }
 
 // heartbeat renews a session; receivedAt is when the request arrived, on the server's clock.
-func (c calls) heartbeat(ctx context.Context, receivedAt time.Duration, req *fencelockv1.HeartbeatRequest) (*fencelockv1.HeartbeatResponse, error) {
+func (c calls) heartbeat(
+	ctx context.Context, receivedAt time.Duration, req *fencelockv1.HeartbeatRequest,
+) (*fencelockv1.HeartbeatResponse, error) {
 	session, err := lock.ParseSessionID(req.GetSessionId())
 	if err != nil {
 		return nil, err

@@ -36,7 +36,11 @@ func (c strictJSON) MarshalAppend(dst []byte, message any) ([]byte, error) {
 		return nil, errNotProto
 	}
 	// "released": false is an answer, and must not be left out as the default.
-	return protojson.MarshalOptions{EmitDefaultValues: true}.MarshalAppend(dst, m)
+	data, err := protojson.MarshalOptions{EmitDefaultValues: true}.MarshalAppend(dst, m)
+	if err != nil {
+		return nil, fmt.Errorf("encode answer: %w", err)
+	}
+	return data, nil
 }
 
 // Unmarshal implements connect.Codec.

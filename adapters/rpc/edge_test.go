@@ -62,7 +62,7 @@ func TestErrorTable(t *testing.T) {
 	} {
 		t.Run(test.err.Error(), func(t *testing.T) {
 			t.Parallel()
-			unary, framed := failing(t, &broken{err: test.err})
+			framed, unary := failing(t, &broken{err: test.err})
 			detail := wantError(t, unary, test.status, test.code)
 			for _, d := range []*fencelockv1.ErrorDetail{detail, framed} {
 				if d.GetCode() != test.code || d.GetSafeToRetry() != test.retry || d.GetAmbiguous() != test.ambiguous || d.GetRetryAfter().AsDuration() != test.hint {
@@ -79,7 +79,7 @@ func TestErrorTable(t *testing.T) {
 }
 
 // failing returns what a failing acquire looks like, as a unary call and inside a frame.
-func failing(t *testing.T, b *broken) (unary error, framed *fencelockv1.ErrorDetail) {
+func failing(t *testing.T, b *broken) (framed *fencelockv1.ErrorDetail, unary error) {
 	t.Helper()
 	f := newFixture(t, func(c *rpc.Config) {
 		b.Service = c.Service
@@ -91,7 +91,7 @@ func failing(t *testing.T, b *broken) (unary error, framed *fencelockv1.ErrorDet
 	_, unary = c.locks.Acquire(t.Context(), connect.NewRequest(op.GetAcquire()))
 	w := c.attach(t)
 	w.send(t, op)
-	return unary, next(t, w.results).GetError()
+	return next(t, w.results).GetError(), unary
 }
 
 func TestWhatIsOutsideTheClosedSetIsInternal(t *testing.T) {
@@ -101,7 +101,7 @@ func TestWhatIsOutsideTheClosedSetIsInternal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			unary, framed := failing(t, b)
+			framed, unary := failing(t, b)
 			wantError(t, unary, connect.CodeInternal, fencelockv1.ErrorCode_ERROR_CODE_UNSPECIFIED)
 			if framed.GetCode() != fencelockv1.ErrorCode_ERROR_CODE_CONTENTION || !framed.GetAmbiguous() {
 				t.Errorf("in a frame: %v, want a retryable error of unknown outcome", framed)

@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"runtime/debug"
 	"sync"
@@ -112,7 +111,7 @@ func New(cfg Config) *Handler {
 		connect.WithInterceptors(edge{}),
 		connect.WithRecover(func(ctx context.Context, spec connect.Spec, _ http.Header, value any) error {
 			cfg.Panicked(ctx, spec.Procedure, value, debug.Stack())
-			return connect.NewError(connect.CodeInternal, errors.New(internalMessage))
+			return plainError(connect.CodeInternal, internalMessage)
 		}),
 	)
 	mux := http.NewServeMux()

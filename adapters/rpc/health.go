@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"connectrpc.com/connect"
@@ -19,12 +18,13 @@ type checker struct {
 // Check implements grpchealth.Checker.
 func (c *checker) Check(ctx context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
 	if req.Service != "" && !slices.Contains(serviceNames(), req.Service) {
-		return nil, connect.NewError(connect.CodeNotFound, errors.New("unknown service"))
+		return nil, plainError(connect.CodeNotFound, "unknown service")
 	}
-	if isClosed(c.draining) || c.ready(ctx) != nil {
-		return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil
+	status := grpchealth.StatusNotServing
+	if !isClosed(c.draining) && c.ready(ctx) == nil {
+		status = grpchealth.StatusServing
 	}
-	return &grpchealth.CheckResponse{Status: grpchealth.StatusServing}, nil
+	return &grpchealth.CheckResponse{Status: status}, nil
 }
 
 func isClosed(ch <-chan struct{}) bool {

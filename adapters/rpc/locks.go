@@ -18,27 +18,37 @@ type lockHandler struct {
 }
 
 // Acquire asks for a grant.
-func (h *lockHandler) Acquire(ctx context.Context, req *connect.Request[fencelockv1.AcquireRequest]) (*connect.Response[fencelockv1.AcquireResponse], error) {
+func (h *lockHandler) Acquire(
+	ctx context.Context, req *connect.Request[fencelockv1.AcquireRequest],
+) (*connect.Response[fencelockv1.AcquireResponse], error) {
 	return respond(h.calls.acquire(ctx, req.Msg))
 }
 
 // Abandon withdraws a request id.
-func (h *lockHandler) Abandon(ctx context.Context, req *connect.Request[fencelockv1.AbandonRequest]) (*connect.Response[fencelockv1.AbandonResponse], error) {
+func (h *lockHandler) Abandon(
+	ctx context.Context, req *connect.Request[fencelockv1.AbandonRequest],
+) (*connect.Response[fencelockv1.AbandonResponse], error) {
 	return respond(h.calls.abandon(ctx, req.Msg))
 }
 
 // Extend moves the end of a leased grant.
-func (h *lockHandler) Extend(ctx context.Context, req *connect.Request[fencelockv1.ExtendRequest]) (*connect.Response[fencelockv1.ExtendResponse], error) {
+func (h *lockHandler) Extend(
+	ctx context.Context, req *connect.Request[fencelockv1.ExtendRequest],
+) (*connect.Response[fencelockv1.ExtendResponse], error) {
 	return respond(h.calls.extend(ctx, req.Msg))
 }
 
 // Release ends a grant.
-func (h *lockHandler) Release(ctx context.Context, req *connect.Request[fencelockv1.ReleaseRequest]) (*connect.Response[fencelockv1.ReleaseResponse], error) {
+func (h *lockHandler) Release(
+	ctx context.Context, req *connect.Request[fencelockv1.ReleaseRequest],
+) (*connect.Response[fencelockv1.ReleaseResponse], error) {
 	return respond(h.calls.release(ctx, req.Msg))
 }
 
 // Inspect pictures a key.
-func (h *lockHandler) Inspect(ctx context.Context, req *connect.Request[fencelockv1.InspectRequest]) (*connect.Response[fencelockv1.InspectResponse], error) {
+func (h *lockHandler) Inspect(
+	ctx context.Context, req *connect.Request[fencelockv1.InspectRequest],
+) (*connect.Response[fencelockv1.InspectResponse], error) {
 	key, err := lock.NewKey(req.Msg.GetNamespace(), req.Msg.GetKey())
 	if err != nil {
 		return nil, err
@@ -51,7 +61,9 @@ func (h *lockHandler) Inspect(ctx context.Context, req *connect.Request[fenceloc
 }
 
 // ListLocks lists grants.
-func (h *lockHandler) ListLocks(ctx context.Context, req *connect.Request[fencelockv1.ListLocksRequest]) (*connect.Response[fencelockv1.ListLocksResponse], error) {
+func (h *lockHandler) ListLocks(
+	ctx context.Context, req *connect.Request[fencelockv1.ListLocksRequest],
+) (*connect.Response[fencelockv1.ListLocksResponse], error) {
 	page, err := pageOf(req.Msg.GetPageSize(), req.Msg.GetPageToken())
 	if err != nil {
 		return nil, err
@@ -76,7 +88,9 @@ func (h *lockHandler) ListLocks(ctx context.Context, req *connect.Request[fencel
 }
 
 // WatchLock sends pictures of a key until the server drains or the caller leaves.
-func (h *lockHandler) WatchLock(ctx context.Context, req *connect.Request[fencelockv1.WatchLockRequest], stream *connect.ServerStream[fencelockv1.WatchLockResponse]) error {
+func (h *lockHandler) WatchLock(
+	ctx context.Context, req *connect.Request[fencelockv1.WatchLockRequest], stream *connect.ServerStream[fencelockv1.WatchLockResponse],
+) error {
 	arrivalOf(ctx).bodyIsHere()
 	key, err := lock.NewKey(req.Msg.GetNamespace(), req.Msg.GetKey())
 	if err != nil {

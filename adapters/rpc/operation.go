@@ -44,15 +44,13 @@ func (s *attached) start(op *fencelockv1.Operation, receivedAt time.Duration) bo
 		s.out.add(failure(op.GetId(), lock.Invalid("id", "is in flight already")), slot)
 		return true
 	}
-	s.running.Add(1)
-	go func() {
-		defer s.running.Done()
+	s.running.Go(func() {
 		result := s.carryOut(ctx, op, receivedAt)
 		result.Id = op.GetId()
 		s.unregister(op.GetId())
 		cancel()
 		s.out.add(result, slot)
-	}()
+	})
 	return true
 }
 
@@ -72,7 +70,9 @@ func errTooManyWaits() error {
 }
 
 // carryOut runs one operation. A panic ends the operation, not the process.
-func (s *attached) carryOut(ctx context.Context, op *fencelockv1.Operation, receivedAt time.Duration) (result *fencelockv1.OperationResult) {
+func (s *attached) carryOut(
+	ctx context.Context, op *fencelockv1.Operation, receivedAt time.Duration,
+) (result *fencelockv1.OperationResult) {
 	defer func() {
 		if value := recover(); value != nil {
 			s.cfg.Panicked(ctx, fencelockv1connect.SessionServiceAttachProcedure, value, debug.Stack())
@@ -90,7 +90,9 @@ func (s *attached) carryOut(ctx context.Context, op *fencelockv1.Operation, rece
 }
 
 // call dispatches; session is the id that the operation has proved to know by succeeding.
-func (s *attached) call(ctx context.Context, op *fencelockv1.Operation, receivedAt time.Duration) (result *fencelockv1.OperationResult, session string, err error) {
+func (s *attached) call(
+	ctx context.Context, op *fencelockv1.Operation, receivedAt time.Duration,
+) (result *fencelockv1.OperationResult, session string, err error) {
 	result = &fencelockv1.OperationResult{}
 	switch call := op.GetCall().(type) {
 	case *fencelockv1.Operation_Heartbeat:

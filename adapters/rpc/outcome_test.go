@@ -27,19 +27,8 @@ func TestAnswersThatAreNotErrors(t *testing.T) {
 			}
 			before := f.snapshot(t)
 			t.Run("row 18 to 20 release that does not match is false", func(t *testing.T) {
-				for session, tokens := range map[string][]int64{
-					holder: {old, token + 1, math.MaxInt64},
-					other:  {old, token, math.MaxInt64},
-				} {
-					for _, tok := range tokens {
-						answer, err := c.locks.Release(t.Context(), connect.NewRequest(&fencelockv1.ReleaseRequest{
-							Key: heldKey, SessionId: session, Token: tok,
-						}))
-						if err != nil || answer.Msg.GetReleased() {
-							t.Errorf("release with token %d: %v, %v; want false", tok, answer, err)
-						}
-					}
-				}
+				c.wantNotReleased(t, holder, old, token+1, math.MaxInt64)
+				c.wantNotReleased(t, other, old, token, math.MaxInt64)
 			})
 			t.Run("row 21 the holder does not re-enter", func(t *testing.T) { c.wantHeld(t, holder, "r2", token) })
 			t.Run("row 24 held by another is an outcome", func(t *testing.T) { c.wantHeld(t, other, "r1", token) })
@@ -60,6 +49,18 @@ func TestAnswersThatAreNotErrors(t *testing.T) {
 				t.Errorf("the store changed:\n%s\n%s", before, after)
 			}
 		})
+	}
+}
+
+func (a api) wantNotReleased(t *testing.T, session string, tokens ...int64) {
+	t.Helper()
+	for _, token := range tokens {
+		answer, err := a.locks.Release(t.Context(), connect.NewRequest(&fencelockv1.ReleaseRequest{
+			Key: heldKey, SessionId: session, Token: token,
+		}))
+		if err != nil || answer.Msg.GetReleased() {
+			t.Errorf("release with token %d: %v, %v; want false", token, answer, err)
+		}
 	}
 }
 

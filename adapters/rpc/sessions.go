@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"fmt"
 
 	"connectrpc.com/connect"
 
@@ -19,7 +20,9 @@ type sessionHandler struct {
 }
 
 // OpenSession starts a session.
-func (h *sessionHandler) OpenSession(ctx context.Context, req *connect.Request[fencelockv1.OpenSessionRequest]) (*connect.Response[fencelockv1.OpenSessionResponse], error) {
+func (h *sessionHandler) OpenSession(
+	ctx context.Context, req *connect.Request[fencelockv1.OpenSessionRequest],
+) (*connect.Response[fencelockv1.OpenSessionResponse], error) {
 	owner, err := lock.NewOwner(req.Msg.GetOwner())
 	if err != nil {
 		return nil, err
@@ -36,12 +39,16 @@ func (h *sessionHandler) OpenSession(ctx context.Context, req *connect.Request[f
 }
 
 // Heartbeat renews a session.
-func (h *sessionHandler) Heartbeat(ctx context.Context, req *connect.Request[fencelockv1.HeartbeatRequest]) (*connect.Response[fencelockv1.HeartbeatResponse], error) {
+func (h *sessionHandler) Heartbeat(
+	ctx context.Context, req *connect.Request[fencelockv1.HeartbeatRequest],
+) (*connect.Response[fencelockv1.HeartbeatResponse], error) {
 	return respond(h.calls.heartbeat(ctx, arrivalOf(ctx).at, req.Msg))
 }
 
 // CloseSession ends a session.
-func (h *sessionHandler) CloseSession(ctx context.Context, req *connect.Request[fencelockv1.CloseSessionRequest]) (*connect.Response[fencelockv1.CloseSessionResponse], error) {
+func (h *sessionHandler) CloseSession(
+	ctx context.Context, req *connect.Request[fencelockv1.CloseSessionRequest],
+) (*connect.Response[fencelockv1.CloseSessionResponse], error) {
 	id, err := lock.ParseSessionID(req.Msg.GetSessionId())
 	if err != nil {
 		return nil, err
@@ -54,7 +61,9 @@ func (h *sessionHandler) CloseSession(ctx context.Context, req *connect.Request[
 }
 
 // WatchSession sends events until the session is over, the server drains or the caller leaves.
-func (h *sessionHandler) WatchSession(ctx context.Context, req *connect.Request[fencelockv1.WatchSessionRequest], stream *connect.ServerStream[fencelockv1.WatchSessionResponse]) error {
+func (h *sessionHandler) WatchSession(
+	ctx context.Context, req *connect.Request[fencelockv1.WatchSessionRequest], stream *connect.ServerStream[fencelockv1.WatchSessionResponse],
+) error {
 	arrivalOf(ctx).bodyIsHere()
 	id, err := lock.ParseSessionID(req.Msg.GetSessionId())
 	if err != nil {
@@ -69,7 +78,7 @@ func (h *sessionHandler) WatchSession(ctx context.Context, req *connect.Request[
 		open := true
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("watch session: %w", ctx.Err())
 		case event, open = <-events:
 		case <-draining:
 			event = service.SessionEvent{Kind: service.Draining, Session: id}

@@ -232,6 +232,7 @@ func TestRow44ABrokenCallLeavesTheLine(t *testing.T) {
 	t.Parallel()
 	drop := map[string]func(t *testing.T, c api, session string) (cut func()){
 		"unary": func(t *testing.T, c api, session string) func() {
+			t.Helper()
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
 				_, _ = c.locks.Acquire(ctx, connect.NewRequest(opAcquire(0, session, heldKey, "r1", time.Hour).GetAcquire()))
@@ -239,6 +240,7 @@ func TestRow44ABrokenCallLeavesTheLine(t *testing.T) {
 			return cancel
 		},
 		"attach": func(t *testing.T, c api, session string) func() {
+			t.Helper()
 			ctx, cancel := context.WithCancel(t.Context())
 			stream := c.sessions.Attach(ctx)
 			if err := stream.Send(&fencelockv1.AttachRequest{Operations: []*fencelockv1.Operation{

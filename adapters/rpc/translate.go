@@ -65,13 +65,18 @@ func translate(ctx context.Context, err error) error {
 		}
 	}
 	if detail == nil {
-		return connect.NewError(status, errors.New(internalMessage))
+		return plainError(status, internalMessage)
 	}
 	wire := connect.NewError(status, errors.New(detail.GetMessage()))
 	if attached, err := connect.NewErrorDetail(detail); err == nil {
 		wire.AddDetail(attached)
 	}
-	return wire
+	return wire //nolint:wrapcheck // this is the wire's form
+}
+
+// plainError is an error that is about the transport, and so has no detail.
+func plainError(status connect.Code, message string) error {
+	return connect.NewError(status, errors.New(message)) //nolint:wrapcheck // this is the wire's form
 }
 
 // detailOf is the same for an error inside a frame, where there is no status beside the detail. What

@@ -88,7 +88,7 @@ func launch(t *testing.T, args ...string) *process {
 func begin(t *testing.T, args ...string) *process {
 	t.Helper()
 	args = append([]string{"--server.addr=127.0.0.1:0", "--admin.addr=127.0.0.1:0"}, args...)
-	p := &process{cmd: exec.Command(os.Args[0], args...), errors: &buffer{}, exited: make(chan struct{})} //nolint:gosec,noctx // itself, killed below
+	p := &process{cmd: exec.Command(os.Args[0], args...), errors: &buffer{}, exited: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), childMark+"=1")
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p.cmd.Stderr = p.errors
@@ -341,7 +341,7 @@ func TestTheReadyLineNamesAddressBackendAndDirectory(t *testing.T) {
 		t.Errorf("ready line %q", p.ready)
 	}
 	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusOK, "/metrics": http.StatusOK, "/debug/pprof/": http.StatusNotFound} {
-		response, err := http.Get(p.admin + path) //nolint:noctx // bounded by the test
+		response, err := http.Get(p.admin + path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,7 @@ func TestDefaults(t *testing.T) {
 		ServerAddr: "127.0.0.1:8470", AdminAddr: "127.0.0.1:8471", DrainTimeout: 15 * time.Second,
 		LogLevel: "info", LogFormat: "json",
 	}
-	if a, b := print(t, got), print(t, want); a != b {
+	if a, b := printed(t, got), printed(t, want); a != b {
 		t.Errorf("defaults:\n%s\nwant:\n%s", a, b)
 	}
 	if !got.Embedded() || len(got.OpenToNetwork()) != 0 {
@@ -44,7 +44,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func print(t *testing.T, c config.Config) string {
+func printed(t *testing.T, c config.Config) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := c.Print(&b); err != nil {
@@ -143,8 +143,7 @@ func TestHelpNamesEveryKey(t *testing.T) {
 	if _, err := load(t, "", nil, "--help"); !errors.Is(err, config.ErrHelp) {
 		t.Errorf("--help: %v", err)
 	}
-	printed := print(t, config.Config{})
-	for line := range strings.Lines(printed) {
+	for line := range strings.Lines(printed(t, config.Config{})) {
 		key, _, _ := strings.Cut(line, ":")
 		if !strings.Contains(config.Usage(), "--"+key) {
 			t.Errorf("%s is not in the usage", key)
@@ -158,18 +157,18 @@ func TestWhatIsPrintedReadsBackTheSameAndHidesPasswords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := load(t, print(t, first), nil)
+	second, err := load(t, printed(t, first), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, b := print(t, first), print(t, second); a != b {
+	if a, b := printed(t, first), printed(t, second); a != b {
 		t.Errorf("printed:\n%s\nread back:\n%s", a, b)
 	}
 	secret, err := load(t, "", nil, "--etcd.endpoints=http://root:hunter2@a:1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := print(t, secret); strings.Contains(text, "hunter2") || !strings.Contains(text, "root:xxxxx@a:1") {
+	if text := printed(t, secret); strings.Contains(text, "hunter2") || !strings.Contains(text, "root:xxxxx@a:1") {
 		t.Errorf("printed: %s", text)
 	}
 }

@@ -17,20 +17,28 @@ func keys(c *Config) *pflag.FlagSet {
 	fs := pflag.NewFlagSet("lockserver", pflag.ContinueOnError)
 	fs.SortFlags = false
 	fs.StringVar(&c.Backend, "lock.backend", "etcd", "store of the locks: etcd")
-	fs.DurationVar(&c.SessionTTL, "lock.session.ttl", 15*time.Second, "time to live of a session whose opener names none, 2s to 10m")
-	fs.Float64Var(&c.SafetyMargin, "lock.client.safety-margin", 0.30, "share of a guarantee that clients are told not to use, 0 to 0.9")
-	fs.DurationVar(&c.DefaultLease, "lock.default.lease", 0, "cap on grants whose acquirer names no lease, 2s to 10m; 0: as long as the session lives")
-	fs.IntVar(&c.HandoffLimit, "lock.handoff.limit", 32, "grants in a row passed between waiters of this server while others may wait; 0: none")
+	fs.DurationVar(&c.SessionTTL, "lock.session.ttl", 15*time.Second,
+		"time to live of a session whose opener names none, 2s to 10m")
+	fs.Float64Var(&c.SafetyMargin, "lock.client.safety-margin", 0.30,
+		"share of a guarantee that clients are told not to use, 0 to 0.9")
+	fs.DurationVar(&c.DefaultLease, "lock.default.lease", 0,
+		"cap on grants whose acquirer names no lease, 2s to 10m; 0: as long as the session lives")
+	fs.IntVar(&c.HandoffLimit, "lock.handoff.limit", 32,
+		"grants in a row passed between waiters of this server while others may wait; 0: none")
 	fs.DurationVar(&c.MaxWait, "lock.wait.max", time.Hour, "longest wait of one acquire, up to 1h")
 	fs.IntVar(&c.WaitersPerKey, "lock.waiters.per-key", 1000, "most waiters for one key on this server")
 	fs.IntVar(&c.WaitersTotal, "lock.waiters.total", 10000, "most waiters on this server")
-	fs.StringSliceVar(&c.EtcdEndpoints, "etcd.endpoints", nil, "addresses of an etcd cluster, separated by commas; none: an embedded etcd")
+	fs.StringSliceVar(&c.EtcdEndpoints, "etcd.endpoints", nil,
+		"addresses of an etcd cluster, separated by commas; none: an embedded etcd")
 	fs.StringVar(&c.EtcdPrefix, "etcd.prefix", "fencelock/", "what stands before every key in etcd")
-	fs.StringVar(&c.EtcdDataDir, "etcd.data-dir", "./fencelock-data", "directory of the embedded etcd and of this server's notes about the store")
-	fs.BoolVar(&c.EtcdUnsafeVersions, "etcd.unsafe-versions", false, "admit etcd servers older than 3.5.14, which may lose or repeat tokens")
+	fs.StringVar(&c.EtcdDataDir, "etcd.data-dir", "./fencelock-data",
+		"directory of the embedded etcd and of this server's notes about the store")
+	fs.BoolVar(&c.EtcdUnsafeVersions, "etcd.unsafe-versions", false,
+		"admit etcd servers older than 3.5.14, which may lose or repeat tokens")
 	fs.StringVar(&c.ServerAddr, "server.addr", "127.0.0.1:8470", "address of RPC, health and reflection")
 	fs.StringVar(&c.AdminAddr, "admin.addr", "127.0.0.1:8471", "address of metrics and probes")
-	fs.DurationVar(&c.DrainTimeout, "server.drain-timeout", 15*time.Second, "longest time that a stopping server waits for what is in flight, 1s to 10m")
+	fs.DurationVar(&c.DrainTimeout, "server.drain-timeout", 15*time.Second,
+		"longest time that a stopping server waits for what is in flight, 1s to 10m")
 	fs.StringVar(&c.LogLevel, "log.level", "info", "least severe level that is logged: debug, info, warn, error")
 	fs.StringVar(&c.LogFormat, "log.format", "json", "form of log lines: json, text")
 	return fs

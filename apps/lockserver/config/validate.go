@@ -88,7 +88,7 @@ func (c Config) checkServer() error {
 		}
 	}
 	if _, err := c.Level(); err != nil {
-		return fmt.Errorf("log.level: %q is none of debug, info, warn, error", c.LogLevel)
+		return err
 	}
 	if c.LogFormat != "json" && c.LogFormat != "text" {
 		return fmt.Errorf("log.format: %q is none of json, text", c.LogFormat)
@@ -99,8 +99,10 @@ func (c Config) checkServer() error {
 // Level is LogLevel for slog.
 func (c Config) Level() (slog.Level, error) {
 	var level slog.Level
-	err := level.UnmarshalText([]byte(c.LogLevel))
-	return level, err
+	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return level, fmt.Errorf("log.level: %q is none of debug, info, warn, error", c.LogLevel)
+	}
+	return level, nil
 }
 
 // OpenToNetwork lists the keys of addresses that other machines can reach.

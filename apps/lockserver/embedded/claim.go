@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// ErrInUse: another process has the directory.
+// ErrInUse says that another process has the directory.
 var ErrInUse = errors.New("the data directory is in use by another process")
 
 // claim makes the directory ours until release is called or the process ends. etcd itself would wait for

@@ -31,46 +31,47 @@ func start(t *testing.T, dir string) *embedded.Etcd {
 	return e
 }
 
-func put(t *testing.T, e *embedded.Etcd, key, value string) (revision int64) {
+// put writes the value of the key "a".
+func put(t *testing.T, e *embedded.Etcd, value string) (revision int64) {
 	t.Helper()
-	resp, err := e.Client().Put(t.Context(), key, value)
+	resp, err := e.Client().Put(t.Context(), "a", value)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return resp.Header.GetRevision()
 }
 
-func get(t *testing.T, e *embedded.Etcd, key string) string {
+func get(t *testing.T, e *embedded.Etcd) string {
 	t.Helper()
-	resp, err := e.Client().Get(t.Context(), key)
+	resp, err := e.Client().Get(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(resp.Kvs) == 0 {
 		return ""
 	}
-	return string(resp.Kvs[0].Value)
+	return string(resp.Kvs[0].GetValue())
 }
 
 func TestWhatWasWrittenIsThereAfterAStop(t *testing.T) {
 	dir := t.TempDir()
 	first := start(t, dir)
-	before := put(t, first, "a", "1")
+	before := put(t, first, "1")
 	first.Close()
 	second := start(t, dir)
-	if got := get(t, second, "a"); got != "1" {
+	if got := get(t, second); got != "1" {
 		t.Errorf("a = %q after a restart, want 1", got)
 	}
-	if after := put(t, second, "a", "2"); after <= before {
+	if after := put(t, second, "2"); after <= before {
 		t.Errorf("revision %d after %d: it must rise", after, before)
 	}
 }
 
 func TestTwoDirectoriesSideBySide(t *testing.T) {
 	first, second := start(t, t.TempDir()), start(t, t.TempDir())
-	put(t, first, "a", "1")
-	put(t, second, "a", "2")
-	if got := get(t, first, "a"); got != "1" {
+	put(t, first, "1")
+	put(t, second, "2")
+	if got := get(t, first); got != "1" {
 		t.Errorf("first store has a = %q, want its own 1", got)
 	}
 }

@@ -39,8 +39,7 @@ func newAdmin(registry *prometheus.Registry, p *probe, logger *slog.Logger) *htt
 
 // reason is what an error says to anybody, without the driver's words.
 func reason(err error) string {
-	var e *lock.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*lock.Error](err); ok {
 		return e.Message
 	}
 	return "internal error"

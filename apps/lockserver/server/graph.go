@@ -71,7 +71,9 @@ func newMetrics(lc fx.Lifecycle, registry *prometheus.Registry, backend port.Bac
 	return metrics, nil
 }
 
-func newService(lc fx.Lifecycle, cfg config.Config, backend port.Backend, metrics *telemetry.Metrics, logger *slog.Logger) (*service.Service, error) {
+func newService(
+	lc fx.Lifecycle, cfg config.Config, backend port.Backend, metrics *telemetry.Metrics, logger *slog.Logger,
+) (*service.Service, error) {
 	limit := cfg.HandoffLimit
 	if limit == 0 {
 		limit = -1 // the service's word for none

@@ -35,11 +35,13 @@ func openStore(ctx context.Context, lc fx.Lifecycle, stop fx.Shutdowner, cfg con
 		AllowUnsafeVersions: cfg.EtcdUnsafeVersions,
 		Report:              func(i etcd.Incident) { report(logger, i) },
 	}
-	open := dial
+	var store *etcd.Store
+	var err error
 	if cfg.Embedded() {
-		open = embed
+		store, err = embed(ctx, lc, stop, cfg.EtcdDataDir, settings, logger)
+	} else {
+		store, err = etcd.Dial(ctx, etcd.Access{Endpoints: cfg.EtcdEndpoints}, settings)
 	}
-	store, err := open(ctx, lc, stop, cfg, settings, logger)
 	if err != nil {
 		return port.Backend{}, err
 	}
@@ -47,12 +49,11 @@ func openStore(ctx context.Context, lc fx.Lifecycle, stop fx.Shutdowner, cfg con
 	return store.Backend(), nil
 }
 
-func dial(ctx context.Context, _ fx.Lifecycle, _ fx.Shutdowner, cfg config.Config, settings etcd.Config, _ *slog.Logger) (*etcd.Store, error) {
-	return etcd.Dial(ctx, etcd.Access{Endpoints: cfg.EtcdEndpoints}, settings)
-}
-
-func embed(ctx context.Context, lc fx.Lifecycle, stop fx.Shutdowner, cfg config.Config, settings etcd.Config, logger *slog.Logger) (*etcd.Store, error) {
-	server, err := embedded.Start(ctx, cfg.EtcdDataDir, logger)
+// embed starts an etcd of our own; the graph stops it after the store.
+func embed(
+	ctx context.Context, lc fx.Lifecycle, stop fx.Shutdowner, dir string, settings etcd.Config, logger *slog.Logger,
+) (*etcd.Store, error) {
+	server, err := embedded.Start(ctx, dir, logger)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/otlptranslator"
 	"go.opentelemetry.io/otel/attribute"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/metric"
@@ -38,7 +39,8 @@ func NewMetrics(registry *prometheus.Registry, backend string) (m *Metrics, err 
 		otelprometheus.WithRegisterer(registry),
 		otelprometheus.WithoutScopeInfo(),
 		otelprometheus.WithoutTargetInfo(),
-		otelprometheus.WithoutUnits(),
+		// Names are written as they are to be seen.
+		otelprometheus.WithTranslationStrategy(otlptranslator.NoTranslation),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("create metrics: %w", err)

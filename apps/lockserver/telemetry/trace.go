@@ -25,8 +25,10 @@ type traced struct {
 	tracer trace.Tracer
 }
 
-func (t *traced) start(ctx context.Context, name string, key lock.Key, session lock.SessionID, token lock.Token) (context.Context, trace.Span) {
-	return t.tracer.Start(ctx, name, trace.WithAttributes(
+func (t *traced) start(
+	ctx context.Context, name string, key lock.Key, session lock.SessionID, token lock.Token,
+) (context.Context, trace.Span) {
+	return t.tracer.Start(ctx, name, trace.WithAttributes( //nolint:spancheck // the caller ends it with end
 		attribute.String("lock.namespace", key.Namespace()),
 		attribute.String("lock.key", key.Name()),
 		attribute.String("lock.session_hash", session.Hash()),
@@ -61,7 +63,9 @@ func (t *traced) Abandon(ctx context.Context, key lock.Key, session lock.Session
 }
 
 // Extend implements rpc.Service.
-func (t *traced) Extend(ctx context.Context, key lock.Key, session lock.SessionID, token lock.Token, lease time.Duration) (lock.Grant, error) {
+func (t *traced) Extend(
+	ctx context.Context, key lock.Key, session lock.SessionID, token lock.Token, lease time.Duration,
+) (lock.Grant, error) {
 	ctx, span := t.start(ctx, "lock.extend", key, session, token)
 	grant, err := t.Service.Extend(ctx, key, session, token, lease)
 	end(span, err)
