@@ -17,8 +17,20 @@ type planted struct {
 	harness      parity.Harness
 }
 
-// TestMutants: every planted bug fails the clause that names it. All run at
-// once, since many of them can only be caught by waiting.
+// coreAlone are the cases that ask the core and no store, so that no bug behind the ports can
+// turn them red. They have been seen red with the checks in the core taken out.
+func coreAlone() []string {
+	return []string{
+		"SESS-02/a heartbeat received long ago reaches no store",
+		"SESS-03/a malformed id is invalid",
+		"LOCK-11/bad keys and namespaces are invalid",
+		"LOCK-11/bad requests are invalid before any store is asked",
+	}
+}
+
+// TestMutants: every planted bug fails the clause that names it, and every
+// case of every clause has been seen to fail on a planted bug: an assertion that was never red
+// is decoration. All run at once, since many can only be caught by waiting.
 func TestMutants(t *testing.T) {
 	t.Parallel()
 	var bugs []planted
@@ -26,24 +38,44 @@ func TestMutants(t *testing.T) {
 		bugs = append(bugs, planted{m.Name, m.Clause, referenceHarness(m)})
 	}
 	bugs = append(bugs, wrappedBugs()...)
-	if len(bugs) < 14 {
-		t.Errorf("%d planted bugs, want at least 14", len(bugs))
-	}
-	trials := make([]*trial, len(bugs))
+	trials := make([]map[string]*trial, len(bugs))
 	var group sync.WaitGroup
+	var mutex sync.Mutex
 	for i, bug := range bugs {
-		group.Go(func() { trials[i] = try(t, bug.harness, bug.clause) })
+		trials[i] = map[string]*trial{}
+		for _, name := range parity.Cases(bug.clause) {
+			group.Go(func() {
+				r := try(t, bug.harness, bug.clause, name)
+				mutex.Lock()
+				defer mutex.Unlock()
+				trials[i][name] = r
+			})
+		}
 	}
 	group.Wait()
+	red := map[string]bool{}
 	var table strings.Builder
 	for i, bug := range bugs {
-		fmt.Fprintf(&table, "\n%-8s %-44s %s", bug.clause, bug.name, trials[i].verdict())
-		if !slices.ContainsFunc(parity.Names(), func(name string) bool { return strings.HasPrefix(name, bug.clause+"_") }) {
-			t.Errorf("%s names the clause %s, which does not exist", bug.name, bug.clause)
+		caught := ""
+		for _, name := range parity.Cases(bug.clause) {
+			if r := trials[i][name]; r.Failed() {
+				caught += "\n\t\t" + name + ": " + r.verdict()
+				red[bug.clause+"/"+name] = true
+			}
 		}
-		if !trials[i].Failed() {
+		if caught == "" {
 			t.Errorf("%s passes although %s is planted", bug.clause, bug.name)
 		}
+		fmt.Fprintf(&table, "\n%s\t%s%s", bug.clause, bug.name, caught)
 	}
 	t.Log(table.String())
+	for _, clause := range parity.Names() {
+		number, _, _ := strings.Cut(clause, "_")
+		for _, name := range parity.Cases(number) {
+			full := number + "/" + name
+			if red[full] == slices.Contains(coreAlone(), full) {
+				t.Errorf("%s: seen red %v, which is not what is expected of it", full, red[full])
+			}
+		}
+	}
 }

@@ -208,23 +208,36 @@ func (s *stage) told(feed port.Subscription, g lock.Grant) {
 	}
 }
 
-// watcherIsTold: whoever watches a session at a server learns of the loss, or
-// is given the list of what is left.
+// watcherIsTold: whoever watches a session at a server learns of each loss, or
+// is given the list of what is left. The list that may come when a watch begins tells of
+// one loss at most.
 func watcherIsTold(s *stage) {
 	holder := s.open(s.First, longTTL)
 	for i, b := range []port.Backend{s.First, s.Second} {
-		g := s.hold(s.First, s.key(fmt.Sprintf("watched/%d", i)), holder)
 		events, cancel := s.serve(b).WatchSession(holder.ID)
 		defer cancel()
-		must[lock.Revocation](s, "revoke")(s.revoke(s.First, g.Key, 0))
-		for told := false; !told; {
-			select {
-			case e := <-events:
-				gone := e.Kind == service.HeldNow && !slices.Contains(tokens(e.Held), g.Token)
-				told = gone || e.Kind == service.GrantLost && e.Key == g.Key && e.Token == g.Token && e.Reason == port.GrantRevoked
-			case <-time.After(patience):
-				s.Fatalf("the watcher was told nothing within %v", patience)
+		for round := range 3 {
+			g := s.hold(s.First, s.key(fmt.Sprintf("watched/%d/%d", i, round)), holder)
+			must[lock.Revocation](s, "revoke")(s.revoke(s.First, g.Key, 0))
+			s.toldOfLoss(events, g)
+		}
+	}
+}
+
+// toldOfLoss waits until a watcher knows that g is lost.
+func (s *stage) toldOfLoss(events <-chan service.SessionEvent, g lock.Grant) {
+	s.Helper()
+	for {
+		select {
+		case e := <-events:
+			gone := e.Kind == service.HeldNow && !slices.Contains(tokens(e.Held), g.Token)
+			if gone || e.Kind == service.GrantLost && e.Key == g.Key && e.Token == g.Token && e.Reason == port.GrantRevoked {
+				return
 			}
+		case <-time.After(patience):
+			s.Fatalf("the watcher was told nothing within %v", patience)
+		case <-s.Context().Done():
+			s.Fatalf("the case was ended: %v", context.Cause(s.Context()))
 		}
 	}
 }

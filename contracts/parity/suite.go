@@ -46,19 +46,34 @@ func RunParity(t *testing.T, h Harness) {
 	}
 }
 
-// Run checks one clause, named by its number or its full name, case after case, so that a
-// planted bug can be seen to fail it.
-func Run(t T, h Harness, name string) {
-	t.Helper()
-	for _, c := range clauses() {
-		if number, _, _ := strings.Cut(name, "_"); number != c.number {
-			continue
-		}
-		for _, e := range c.cases {
-			t.Logf("%s/%s", c.name(), e.name)
-			e.run(newStage(t, h))
-		}
-		return
+// Cases lists the cases of one clause, named by its number or its full name.
+func Cases(clause string) []string {
+	var names []string
+	for _, e := range find(clause).cases {
+		names = append(names, e.name)
 	}
-	t.Fatalf("the suite has no clause %q", name)
+	return names
+}
+
+// Run checks one case of a clause, so that a planted bug can be seen to fail it.
+func Run(t T, h Harness, clause, name string) {
+	t.Helper()
+	for _, e := range find(clause).cases {
+		if e.name == name {
+			e.run(newStage(t, h))
+			return
+		}
+	}
+	t.Fatalf("the suite has no case %q of a clause %q", name, clause)
+}
+
+// find returns a clause by its number or its full name; one without cases if there is none.
+func find(name string) clause {
+	number, _, _ := strings.Cut(name, "_")
+	for _, c := range clauses() {
+		if c.number == number {
+			return c
+		}
+	}
+	return clause{}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -17,22 +18,21 @@ type trial struct {
 	end context.CancelFunc
 
 	mu        sync.Mutex
-	last      string // the case that runs
 	complaint string // the first
 	failed    bool
 	cleanups  []func()
 }
 
-// try runs one clause as a test of its own and returns what became of it.
-func try(t *testing.T, h parity.Harness, clause string) *trial {
+// try runs one case of a clause as a test of its own and returns what became of it.
+func try(t *testing.T, h parity.Harness, clause, name string) *trial {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &trial{ctx: ctx, end: cancel}
 	done := make(chan struct{})
-	go func() { // ends with the clause
+	go func() { // ends with the case
 		defer close(done)
 		defer r.cleanUp()
 		defer cancel()
-		parity.Run(r, h, clause)
+		parity.Run(r, h, clause, name)
 	}()
 	<-done
 	return r
@@ -56,19 +56,17 @@ func (r *trial) cleanUp() {
 func (r *trial) note(failed bool, format string, args []any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	line := fmt.Sprintf(format, args...)
 	if !failed {
-		r.last = line
 		return
 	}
 	if !r.failed {
-		r.complaint = r.last + ": " + line
+		r.complaint, _, _ = strings.Cut(fmt.Sprintf(format, args...), "\n")
 	}
 	r.failed = true
 	r.end() // one complaint is enough: nothing that follows need be waited for
 }
 
-// verdict is the first complaint, after the case that it comes from.
+// verdict is the first line of the first complaint.
 func (r *trial) verdict() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

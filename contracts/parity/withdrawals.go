@@ -97,11 +97,17 @@ func cancelReleasesNothing(s *stage) {
 		s.Fatalf("acquire: granted %v, %v", result.Granted, err)
 	}
 	cancel()
-	for _, server := range []*service.Service{first, second} {
-		broken := s.stand(server, req, time.Minute)
+	for i, b := range []port.Backend{s.First, s.Second} {
+		// Broken off before the store is asked, while it answers, and at any time.
+		_, _ = b.Locks.TryInsert(ctx, req)
+		s.holds(s.First, result.Grant)
+		left, leave := context.WithCancel(s.Context())
+		server := s.serve(tapped(b, func(int64, port.Attempt) { leave() }))
+		_, _ = server.Acquire(left, service.AcquireRequest{GrantRequest: req, Wait: time.Minute})
+		s.holds(s.First, result.Grant)
+		broken := s.stand([]*service.Service{first, second}[i], req, time.Minute)
 		broken.cancel()
 		_, _ = broken.end("a broken call returns")
-		_, _ = server.Acquire(ctx, service.AcquireRequest{GrantRequest: req, Wait: time.Minute})
 		s.holds(s.First, result.Grant)
 	}
 	first.Close()

@@ -1,91 +1,93 @@
 package parity_test
 
 import (
-	"context"
-	"sync"
-	"time"
+	"slices"
 
 	"github.com/fencelock/fencelock/contracts/parity"
-	"github.com/fencelock/fencelock/core/lock"
-	"github.com/fencelock/fencelock/core/port"
+	"github.com/fencelock/fencelock/contracts/parity/reference"
 )
 
-// wrappedBugs are planted between a sound store and the service, for clauses
-// whose breach is not the store's.
+// wrappedBugs are planted between a sound store and the service, for cases
+// whose breach is not the store's own.
 func wrappedBugs() []planted {
-	return []planted{
-		{"held is answered late", "WAIT-01", wrapped(func(b *port.Backend) { b.Locks = slowHeld{b.Locks} })},
-		{"no second try before the wait", "WAIT-02", wrapped(func(b *port.Backend) {
-			b.Locks = &oneTry{LockStore: b.Locks, first: map[lock.RequestID]port.Attempt{}, spent: map[lock.RequestID]bool{}}
+	bugs := []planted{
+		{"listing forgets metadata", "SESS-01", wrapped(func(f *parity.Fixture) {
+			f.Second.Catalog = forgetful{f.Second.Catalog}
 		})},
-		{"the first in line is passed over", "WAIT-04", wrapped(func(b *port.Backend) {
-			b.Handover = &passesOver{Handover: b.Handover}
+		{"a session is known to its own server only", "SESS-08", wrapped(func(f *parity.Fixture) {
+			f.Second.Sessions = stranger{f.Second.Sessions}
 		})},
+		{"extend promises and does nothing", "LOCK-07", wrapped(func(f *parity.Fixture) {
+			f.Second.Locks = promises{f.Second.Locks}
+		})},
+		{"a fresh grant is not found at once", "LOCK-07", wrapped(func(f *parity.Fixture) {
+			f.Second.Locks = &lagging{LockStore: f.Second.Locks}
+		})},
+		{"handoff of whatever grant is there", "LOCK-09", wrapped(func(f *parity.Fixture) {
+			f.First.Handover = greedy{f.First.Handover, f.First.Locks}
+		})},
+		{"a dead waiter is granted, and no feed warns of it", "SESS-09", wrappedOver(
+			referenceHarness(named("grant to a dead session"), named("handoff to a dead session")),
+			func(f *parity.Fixture) { f.First.Feed = deafFeed{f.First.Feed} },
+		)},
+		{"namespaces are one", "LOCK-11", wrapped(func(f *parity.Fixture) { f.First.Locks = flat{f.First.Locks} })},
+		{"a refused request is remembered", "LOCK-12", wrapped(remembers)},
+		{"a refused request is remembered", "WAIT-05", wrapped(remembers)},
+		{"a broken call takes its grant with it", "LOCK-12", wrapped(func(f *parity.Fixture) {
+			f.First.Locks = tidy{f.First.Locks, f.First.Handover}
+		})},
+		{"the reason is lost", "REV-01", wrapped(func(f *parity.Fixture) { f.Second.Locks = nameless{f.Second.Locks} })},
+		{"a deposed holder extends", "REV-03", wrapped(func(f *parity.Fixture) { f.First.Locks = merciful{f.First.Locks} })},
+		{"held is answered late", "WAIT-01", wrapped(func(f *parity.Fixture) { f.First.Locks = slow{f.First.Locks} })},
+		{"a free key is held at first", "WAIT-01", wrapped(func(f *parity.Fixture) {
+			f.First.Locks = &shy{LockStore: f.First.Locks}
+		})},
+		{"a server hears nothing", "WAIT-02", wrapped(func(f *parity.Fixture) {
+			f.First.Waiter, f.First.Feed, f.First.Locks = deafWaiter{}, deafFeed{f.First.Feed}, vague{f.First.Locks}
+		})},
+		{"no second try before the wait", "WAIT-02", wrapped(func(f *parity.Fixture) {
+			f.First.Locks = &oneTry{LockStore: f.First.Locks}
+		})},
+		{"the first in line is passed over", "WAIT-04", wrapped(func(f *parity.Fixture) {
+			f.First.Handover = &passesOver{Handover: f.First.Handover}
+		})},
+		{"a server keeps the key to itself", "WAIT-04", wrapped(func(f *parity.Fixture) {
+			f.First.Locks = &clannish{LockStore: f.First.Locks, handover: f.First.Handover}
+		})},
+		{"heartbeats fail open", "FAIL-02", wrapped(func(f *parity.Fixture) { f.First.Sessions = hopeful{f.First.Sessions} })},
 	}
+	return append(bugs,
+		again("blip reported as lost", "LOCK-07"),
+		again("lost answer reported as not carried out", "FAIL-03"),
+	)
 }
 
-// wrapped is the reference's harness with something between it and whoever calls.
-func wrapped(wrap func(b *port.Backend)) parity.Harness {
-	sound := referenceHarness()
+// again plants a bug of the reference for another clause than the one that it names.
+func again(name, clause string) planted {
+	return planted{name, clause, referenceHarness(named(name))}
+}
+
+// named returns a bug of the reference.
+func named(name string) reference.Mutant {
+	all := reference.Mutants()
+	return all[slices.IndexFunc(all, func(m reference.Mutant) bool { return m.Name == name })]
+}
+
+// wrapped is the sound reference's harness with something between it and whoever calls.
+func wrapped(wrap func(f *parity.Fixture)) parity.Harness {
+	return wrappedOver(referenceHarness(), wrap)
+}
+
+func wrappedOver(h parity.Harness, wrap func(f *parity.Fixture)) parity.Harness {
 	return parity.Harness{New: func(t parity.T) parity.Fixture {
-		f := sound.New(t)
-		wrap(&f.First)
-		wrap(&f.Second)
+		f := h.New(t)
+		wrap(&f)
 		return f
 	}}
 }
 
-// slowHeld takes its time to say held, whatever the context says.
-type slowHeld struct{ port.LockStore }
-
-func (s slowHeld) TryInsert(ctx context.Context, req port.GrantRequest) (port.Attempt, error) {
-	a, err := s.LockStore.TryInsert(ctx, req)
-	if err == nil && !a.Granted {
-		<-time.After(8 * time.Second)
-	}
-	return a, err
-}
-
-// oneTry answers the second try of a request like the first, without asking
-// the store: what a waiter gets that does not try again once it has registered.
-type oneTry struct {
-	port.LockStore
-	mu    sync.Mutex
-	first map[lock.RequestID]port.Attempt
-	spent map[lock.RequestID]bool
-}
-
-func (o *oneTry) TryInsert(ctx context.Context, req port.GrantRequest) (port.Attempt, error) {
-	o.mu.Lock()
-	a, again := o.first[req.RequestID]
-	again = again && !o.spent[req.RequestID]
-	o.spent[req.RequestID] = o.spent[req.RequestID] || again
-	o.mu.Unlock()
-	if again {
-		return a, nil
-	}
-	a, err := o.LockStore.TryInsert(ctx, req)
-	if err == nil && !a.Granted {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if _, known := o.first[req.RequestID]; !known {
-			o.first[req.RequestID] = a
-		}
-	}
-	return a, err
-}
-
-// passesOver takes the first session that a grant is handed to for dead.
-type passesOver struct {
-	port.Handover
-	once sync.Once
-}
-
-func (p *passesOver) Handoff(ctx context.Context, from port.GrantRef, to port.GrantRequest) (lock.Grant, error) {
-	err := error(nil)
-	p.once.Do(func() { err = lock.ErrSessionDead })
-	if err != nil {
-		return lock.Grant{}, err
-	}
-	return p.Handover.Handoff(ctx, from, to)
+// remembers makes both clients share the memory of one refused request.
+func remembers(f *parity.Fixture) {
+	m := &memory{}
+	f.First.Locks, f.Second.Locks = remembering{f.First.Locks, m}, remembering{f.Second.Locks, m}
 }
