@@ -1,3 +1,3 @@
 module github.com/fencelock/fencelock/core
 
-go 1.26
+go 1.26.0

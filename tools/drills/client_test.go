@@ -22,7 +22,7 @@ func TestFrozenClientLosesItsSessionInTime(t *testing.T) {
 	holder := drills.Start(t, nil, programs.Path(t, "lockctl"), "--server", s.url(),
 		"run", "--key", "hot", "--ttl", ttl.String(), "--", "sh", "-c", "echo holding; exec sleep 1000")
 	holder.AwaitOutput(t, "holding")
-	waiter := openSession(t, connect(t, s.url()), "waiter", ttl)
+	waiter := openSession(t, dial(t, s.url()), "waiter", ttl)
 	granted := make(chan time.Time, 1)
 	go func() {
 		if _, err := waiter.Acquire(t.Context(), "hot", client.WithWait(patience)); err != nil {
@@ -57,7 +57,7 @@ func TestClientDeclaresLossBeforeTheStoreFreesTheLock(t *testing.T) {
 			t.Parallel()
 			key := strings.ReplaceAll(name, " ", "-")
 			network := testenv.NewProxy(t, s.addr)
-			held, err := openSession(t, connect(t, "http://"+network.Addr), "holder", ttl).Acquire(t.Context(), key)
+			held, err := openSession(t, dial(t, "http://"+network.Addr), "holder", ttl).Acquire(t.Context(), key)
 			if err != nil {
 				t.Fatalf("acquire: %v", err)
 			}
@@ -66,7 +66,7 @@ func TestClientDeclaresLossBeforeTheStoreFreesTheLock(t *testing.T) {
 				<-held.Context().Done()
 				lost <- clock.Boot{}.Elapsed()
 			}()
-			waiter := openSession(t, connect(t, s.url()), "waiter", ttl)
+			waiter := openSession(t, dial(t, s.url()), "waiter", ttl)
 			go func() {
 				if _, err := waiter.Acquire(t.Context(), key, client.WithWait(patience)); err != nil {
 					t.Errorf("waiter: %v", err)

@@ -84,11 +84,11 @@ func TestLateAcquireLeavesNothingBeyondTwoHeartbeats(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = sdk.Close() })
 	session := openSession(t, sdk, "unlucky", 6*time.Second)
-	held, err := session.Acquire(t.Context(), "late")
+	held, err := session.TryAcquire(t.Context(), "late")
 	if err != nil {
 		t.Fatalf("the retry of the delayed acquire: %v", err)
 	}
-	if err := held.Release(t.Context()); err != nil {
+	if _, err := held.Release(t.Context()); err != nil {
 		t.Fatalf("release: %v", err)
 	}
 	late := within(t, "the first acquire was kept back", network.held)

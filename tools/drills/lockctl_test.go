@@ -75,7 +75,7 @@ func TestTermReleasesOnlyAfterTheChildHasEnded(t *testing.T) {
 	holder := runLocked(t, s.url(), "slow", "10s", "0s",
 		`trap 'sleep 1; echo ended > "$1"; exit 7' TERM; echo holding; while :; do sleep 0.1; done`, done)
 	holder.AwaitOutput(t, "holding")
-	waiter := openSession(t, connect(t, s.url()), "waiter", 10*time.Second)
+	waiter := openSession(t, dial(t, s.url()), "waiter", 10*time.Second)
 	ended := make(chan bool, 1)
 	go func() {
 		if _, err := waiter.Acquire(t.Context(), "slow", client.WithWait(patience)); err != nil {

@@ -44,14 +44,14 @@ func (s *server) url() string { return "http://" + s.addr }
 func startServer(t *testing.T, dir, endpoints string, args ...string) *server {
 	t.Helper()
 	s := &server{addr: freeAddr(t)}
-	args = append([]string{"--server.addr=" + s.addr, "--admin.addr=" + freeAddr(t)}, args...)
+	args = append([]string{
+		"--server.addr=" + s.addr, "--admin.addr=" + freeAddr(t), "--etcd.data-dir=" + filepath.Join(dir, "data"),
+	}, args...)
 	if endpoints != "" {
 		args = append(args, "--lock.backend=etcd", "--etcd.endpoints="+endpoints)
-	} else {
-		args = append(args, "--etcd.data-dir="+filepath.Join(dir, "data"))
 	}
 	s.Process = drills.Start(t, nil, programs.Path(t, "lockserver"), args...)
-	s.AwaitOutput(t, "ready on "+s.addr)
+	s.AwaitOutput(t, "lockserver ready: rpc http://"+s.addr)
 	return s
 }
 
@@ -66,8 +66,8 @@ func freeAddr(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// connect returns an SDK client of the endpoints, closed with the test.
-func connect(t *testing.T, endpoints ...string) *client.Client {
+// dial returns an SDK client of the endpoints, closed with the test.
+func dial(t *testing.T, endpoints ...string) *client.Client {
 	t.Helper()
 	c, err := client.New(endpoints)
 	if err != nil {

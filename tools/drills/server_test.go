@@ -46,7 +46,7 @@ func TestServerIsReadySoonAndTokensRiseOverKill(t *testing.T) {
 // grantOnce acquires the key and leaves the session to die, as a killed client would.
 func grantOnce(t *testing.T, s *server, key string) lock.Token {
 	t.Helper()
-	session := openSession(t, connect(t, s.url()), "drill", 2*time.Second)
+	session := openSession(t, dial(t, s.url()), "drill", 2*time.Second)
 	held, err := session.Acquire(t.Context(), key, client.WithWait(patience))
 	if err != nil {
 		t.Fatalf("acquire: %v", err)
@@ -152,9 +152,9 @@ func TestTwoServersShareSessionsAndOneMayDie(t *testing.T) {
 	t.Parallel()
 	endpoints := strings.Join(testenv.Etcd(t).Endpoints, ",")
 	prefix := "--etcd.prefix=" + t.Name() + strconv.FormatInt(time.Now().UnixNano(), 36) + "/"
-	a := startServer(t, "", endpoints, prefix)
-	b := startServer(t, "", endpoints, prefix)
-	onA, onB := connect(t, a.url()), connect(t, b.url())
+	a := startServer(t, t.TempDir(), endpoints, prefix)
+	b := startServer(t, t.TempDir(), endpoints, prefix)
+	onA, onB := dial(t, a.url()), dial(t, b.url())
 	ctx := t.Context()
 	opened, err := onA.Sessions().OpenSession(ctx, connect.NewRequest(&fencelockv1.OpenSessionRequest{Owner: "roamer"}))
 	if err != nil {
