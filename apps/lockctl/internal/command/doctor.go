@@ -57,7 +57,7 @@ and release a scratch lock, and measure heartbeats against the time to live.`,
 				return context.Cause(ctx)
 			}
 			if !healthy {
-				return exitError(codeUnhealthy)
+				return exitError{code: codeUnhealthy}
 			}
 			return nil
 		}),
@@ -66,7 +66,7 @@ and release a scratch lock, and measure heartbeats against the time to live.`,
 
 func (p *program) printCheckup(c checkup) error {
 	if p.json {
-		return json.NewEncoder(p.streams.Out).Encode(c)
+		return written(json.NewEncoder(p.streams.Out).Encode(c))
 	}
 	return p.table(func(w io.Writer) {
 		fmt.Fprintln(w, c.Server)

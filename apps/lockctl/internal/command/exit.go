@@ -2,7 +2,7 @@ package command
 
 import (
 	"errors"
-	"fmt"
+	"os"
 	"syscall"
 
 	"github.com/fencelock/fencelock/core/lock"
@@ -20,10 +20,19 @@ const (
 	codeSignal      = 128
 )
 
-// exitError ends the program with a code; what is to be said has been said.
-type exitError int
+// exitError ends the program with a code. Without a message nothing is left to be said.
+type exitError struct {
+	code    int
+	message string
+}
 
-func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+func (e exitError) Error() string { return e.message }
+
+// silent reports whether err is a mere exit code.
+func silent(err error) bool {
+	exit, ok := errors.AsType[exitError](err)
+	return ok && exit.message == ""
+}
 
 // usageError is a command line that does not parse.
 type usageError struct{ cause error }
@@ -31,7 +40,7 @@ type usageError struct{ cause error }
 func (e usageError) Error() string { return e.cause.Error() }
 
 // signalError is an interruption by a signal.
-type signalError struct{ signal syscall.Signal }
+type signalError struct{ signal os.Signal }
 
 func (e signalError) Error() string { return "interrupted by signal: " + e.signal.String() }
 
@@ -43,9 +52,10 @@ func exitCode(err error) int {
 	case err == nil:
 		return 0
 	case errors.As(err, &exit):
-		return int(exit)
+		return exit.code
 	case errors.As(err, &interrupted):
-		return codeSignal + int(interrupted.signal)
+		number, _ := interrupted.signal.(syscall.Signal) // all are
+		return codeSignal + int(number)
 	case errors.As(err, new(usageError)):
 		return codeUsage
 	}
@@ -63,14 +73,3 @@ func exitCode(err error) int {
 	}
 	return codeOther
 }
-
-// failure is an exit code that needs a word.
-type failure struct {
-	exitError
-	message string
-}
-
-func (f failure) Error() string { return f.message }
-
-// Unwrap makes the exit code count.
-func (f failure) Unwrap() error { return f.exitError }

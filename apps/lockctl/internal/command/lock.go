@@ -78,7 +78,9 @@ fresh one is drawn, and withdrawn if the call fails.`,
 }
 
 // acquireOnce sends the acquire once. Under an id of its own it withdraws what an error leaves open.
-func (p *program) acquireOnce(ctx context.Context, c *client.Client, req *v1.AcquireRequest, wait time.Duration) (*v1.AcquireResponse, error) {
+func (p *program) acquireOnce(
+	ctx context.Context, c *client.Client, req *v1.AcquireRequest, wait time.Duration,
+) (*v1.AcquireResponse, error) {
 	own := req.GetRequestId() == ""
 	if own {
 		req.RequestId = rand.Text()
@@ -119,7 +121,7 @@ func (p *program) printAcquired(resp *v1.AcquireResponse) error {
 		}
 	})
 	if err == nil && held != nil {
-		return exitError(codeNotAcquired)
+		return exitError{code: codeNotAcquired}
 	}
 	return err
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -22,16 +24,24 @@ import (
 func (p *program) printJSON(m proto.Message) error {
 	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
 	if err != nil {
-		return err
+		return written(err)
 	}
 	var line bytes.Buffer
 	// The library varies its white space on purpose; scripts and tests should not see that.
 	if err := json.Compact(&line, text); err != nil {
-		return err
+		return written(err)
 	}
 	line.WriteByte('\n')
 	_, err = line.WriteTo(p.streams.Out)
-	return err
+	return written(err)
+}
+
+// written says what an error of the output is about.
+func written(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("write output: %w", err)
 }
 
 // print writes a message as JSON, or as the two-column table that fields gives.
@@ -53,7 +63,7 @@ type field struct{ name, value string }
 func (p *program) table(write func(w io.Writer)) error {
 	w := tabwriter.NewWriter(p.streams.Out, 0, 0, 2, ' ', 0)
 	write(w)
-	return w.Flush()
+	return written(w.Flush())
 }
 
 // listing writes the items of one page: JSON lines, or rows under a header on the first page.
@@ -96,8 +106,8 @@ type errorBody struct {
 func (p *program) printError(err error) {
 	body := describe(err)
 	if p.json {
-		text, _ := json.Marshal(errorLine{body}) // strings and booleans always marshal
-		fmt.Fprintf(p.streams.Err, "%s\n", text)
+		// If standard error is gone there is nobody left to tell.
+		_ = json.NewEncoder(p.streams.Err).Encode(errorLine{body}) //nolint:errchkjson // as said above
 		return
 	}
 	fmt.Fprintf(p.streams.Err, "lockctl: %s: %s%s\n", body.Code, body.Message, hint(body))
@@ -164,6 +174,9 @@ func pairs(m map[string]string) string {
 	if len(m) == 0 {
 		return "-"
 	}
-	text, _ := json.Marshal(m) // sorts by name; strings always marshal
-	return string(text)
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		all = append(all, name+"="+m[name])
+	}
+	return strings.Join(all, ",")
 }

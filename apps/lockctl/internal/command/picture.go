@@ -136,10 +136,10 @@ change that was seen. Quick changes may be seen as one.`,
 				}
 			}
 			if ctx.Err() != nil {
-				return exitError(exitCode(context.Cause(ctx))) // the usual end of a watch needs no word
+				return exitError{code: exitCode(context.Cause(ctx))} // the usual end of a watch needs no word
 			}
 			if err := stream.Err(); err != nil {
-				return err
+				return translate(err)
 			}
 			return lock.Contention("the server ended the watch", false, nil)
 		}),
@@ -160,5 +160,5 @@ func (p *program) printChange(m *v1.WatchLockResponse) error {
 	}
 	_, err := fmt.Fprintf(p.streams.Out, "%s  %s, %d waiting, floor %d\n",
 		p.now().UTC().Format(time.RFC3339), what, state.GetWaiters(), state.GetFloor())
-	return err
+	return written(err)
 }

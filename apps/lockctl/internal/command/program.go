@@ -65,7 +65,7 @@ func (p *program) main(ctx context.Context, args []string) int {
 	if err != nil && !p.running {
 		err = usageError{err}
 	}
-	if _, said := err.(exitError); err != nil && !said {
+	if err != nil && !silent(err) {
 		p.printError(err)
 	}
 	return exitCode(err)
@@ -86,7 +86,8 @@ func (p *program) root() *cobra.Command {
 	root.SetOut(p.streams.Out)
 	root.SetErr(p.streams.Err)
 	flags := root.PersistentFlags()
-	flags.StringSliceVar(&p.servers, "server", servers(p.env("FENCELOCK_SERVER")), "addresses of lock servers, tried in turn (FENCELOCK_SERVER)")
+	flags.StringSliceVar(&p.servers, "server", servers(p.env("FENCELOCK_SERVER")),
+		"addresses of lock servers, tried in turn (FENCELOCK_SERVER)")
 	flags.StringVar(&p.namespace, "namespace", p.env("FENCELOCK_NAMESPACE"), `namespace of keys, "default" if empty (FENCELOCK_NAMESPACE)`)
 	flags.BoolVar(&p.json, "json", false, "print JSON, one object per line")
 	flags.DurationVar(&p.timeout, "timeout", defaultTimeout, "longest time for one call, beyond any --wait")
@@ -97,7 +98,7 @@ func (p *program) root() *cobra.Command {
 }
 
 // help is what a command does that only groups others. Having it makes an unknown subcommand an error.
-func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+func help(cmd *cobra.Command, _ []string) error { return written(cmd.Help()) }
 
 // exitHelp is the documented table of exit codes.
 const exitHelp = `Exit codes:
@@ -143,7 +144,7 @@ func (p *program) calling(f func(ctx context.Context, c *client.Client) error) f
 		ctx, stop := interruptible(cmd.Context())
 		defer stop()
 		err = translate(f(ctx, c))
-		if _, said := err.(exitError); err != nil && !said && ctx.Err() != nil {
+		if err != nil && !silent(err) && ctx.Err() != nil {
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 		return err
@@ -179,7 +180,7 @@ func interruptible(parent context.Context) (ctx context.Context, stop func()) {
 		select {
 		case s := <-signals:
 			signal.Stop(signals)
-			cancel(signalError{s.(syscall.Signal)})
+			cancel(signalError{s})
 		case <-ctx.Done():
 		}
 	}()

@@ -32,7 +32,7 @@ func TestTheReferenceNamesEveryCommandFlagAndExitCode(t *testing.T) {
 			}
 		}
 	}
-	for _, line := range strings.Split(call(t, environ(), "--help").out, "\n") {
+	for line := range strings.SplitSeq(call(t, environ(), "--help").out, "\n") {
 		code, _, found := strings.Cut(strings.TrimSpace(line), "  ")
 		if found && len(code) == 3 && strings.HasPrefix(code, "20") && !strings.Contains(reference, "| "+code+" |") {
 			t.Errorf("no word about exit code %s", code)

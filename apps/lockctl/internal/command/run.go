@@ -70,7 +70,8 @@ func (p *program) runCommand() *cobra.Command {
 	flags.DurationVar(&o.wait, "wait", 0, "how long to stand in line for the lock; 0 means not at all")
 	flags.DurationVar(&ttl, "ttl", 0, "time to live of the session, 2s to 10m; without it the server's default")
 	flags.DurationVar(&lease, "lease", 0, "longest time to hold the lock: the command is stopped before it ends, 2s to 10m")
-	flags.DurationVar(&grace, "grace", defaultGrace, "time between TERM and the end of the lock, at most a quarter of what is left at the start")
+	flags.DurationVar(&grace, "grace", defaultGrace,
+		"time between TERM and the end of the lock, at most a quarter of what is left at the start")
 	cmd.RunE = p.raw(func(cmd *cobra.Command, args []string) error {
 		o.servers, o.timeout, o.namespace = p.servers, p.timeout, p.namespace
 		if cmd.Flags().Changed("ttl") {
@@ -140,9 +141,9 @@ func verdict(result guard.Result, err, cause error) error {
 	case err != nil:
 		return err
 	case result.Failure != "":
-		return failure{exitError(result.Code), result.Failure}
+		return exitError{result.Code, result.Failure}
 	case result.Code != 0:
-		return exitError(result.Code)
+		return exitError{code: result.Code}
 	}
 	return nil
 }
@@ -171,7 +172,7 @@ func (p *program) hold(ctx context.Context, o runOptions, signals <-chan os.Sign
 			defer cancel()
 			a.err = a.held.release(tidy)
 		}
-		return nil, errors.Join(signalError{s.(syscall.Signal)}, a.err)
+		return nil, errors.Join(signalError{s}, a.err)
 	}
 }
 
@@ -206,7 +207,7 @@ func acquireBySDK(ctx context.Context, o runOptions) (_ *held, err error) {
 	}
 	defer func() {
 		if err != nil {
-			c.Close()
+			_ = c.Close()
 		}
 	}()
 	var sessionOptions []client.SessionOption

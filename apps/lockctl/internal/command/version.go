@@ -44,9 +44,9 @@ func (p *program) versionCommand() *cobra.Command {
 			v := thisVersion()
 			if !p.json {
 				_, err := fmt.Fprintf(p.streams.Out, "lockctl %s, revision %s, %s, %s\n", v.Version, v.Revision, v.Go, v.Platform)
-				return err
+				return written(err)
 			}
-			return json.NewEncoder(p.streams.Out).Encode(v)
+			return written(json.NewEncoder(p.streams.Out).Encode(v))
 		}),
 	}
 }

@@ -221,4 +221,4 @@ func (g *guardian) obey(o order, ok bool) {
 }
 
 // report tells the program. One that is gone need not know.
-func (g *guardian) report(r report) { _ = g.reports.Encode(r) }
+func (g *guardian) report(r report) { _ = g.reports.Encode(r) } //nolint:errchkjson // as said above

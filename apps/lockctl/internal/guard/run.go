@@ -90,26 +90,27 @@ func start(command Command) (guardian *exec.Cmd, orders, reports *os.File, err e
 	}
 	ordersEnd, orders, err := os.Pipe()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, fmt.Errorf("make pipe: %w", err)
 	}
 	defer ordersEnd.Close()
 	reports, reportsEnd, err := os.Pipe()
 	if err != nil {
-		orders.Close()
-		return nil, nil, nil, err
+		_ = orders.Close()
+		return nil, nil, nil, fmt.Errorf("make pipe: %w", err)
 	}
 	defer reportsEnd.Close()
 	adoptOrphans()
-	guardian = exec.Command(path, append([]string{Argument, command.Grace.String()}, command.Args...)...)
+	arguments := append([]string{Argument, command.Grace.String()}, command.Args...)
+	guardian = exec.Command(path, arguments...) //nolint:gosec,noctx // what the user asks for; a context would kill it before its group
 	guardian.Args[0] = os.Args[0]
 	guardian.Env = command.Env
 	guardian.ExtraFiles = []*os.File{ordersEnd, reportsEnd}
 	guardian.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	attach(guardian, command)
 	if err := guardian.Start(); err != nil {
-		orders.Close()
-		reports.Close()
-		return nil, nil, nil, err
+		_ = orders.Close()
+		_ = reports.Close()
+		return nil, nil, nil, fmt.Errorf("start process: %w", err)
 	}
 	return guardian, orders, reports, nil
 }
@@ -176,7 +177,7 @@ func (k *keeper) hear(r report) {
 }
 
 // tell sends an order. A guardian that is gone shows at the other pipe.
-func (k *keeper) tell(o order) { _ = k.orders.Encode(o) }
+func (k *keeper) tell(o order) { _ = k.orders.Encode(o) } //nolint:errchkjson // as said above
 
 // kill kills the group, if it is known.
 func (k *keeper) kill() {
