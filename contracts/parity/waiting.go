@@ -296,26 +296,32 @@ func firstComeFirstServed(s *stage) {
 	}
 }
 
-// nobodyStarves keeps the line of one server full while a single call waits on the other.
+// nobodyStarves keeps the line of one server full at every release while a
+// single call waits on the other.
 func nobodyStarves(s *stage) {
+	const workers = 4
 	cfg := service.Config{FallbackPoll: never, HandoffLimit: 8}
 	busy, quiet := s.serveWith(s.First, cfg), s.serveWith(s.Second, cfg)
 	key := s.key("popular")
 	ctx, cancel := context.WithCancel(s.Context())
 	defer cancel()
 	g := s.hold(s.First, key, s.open(s.First, longTTL))
-	for range 4 {
+	for range workers {
 		session := s.open(s.First, longTTL)
 		go func() { // ends with the context
 			for ctx.Err() == nil {
 				a, err := busy.Acquire(ctx, service.AcquireRequest{GrantRequest: s.request(key, session), Wait: time.Hour})
-				if err == nil && a.Granted {
-					_, _ = busy.Release(ctx, key, session.ID, a.Grant.Token)
+				if err != nil || !a.Granted {
+					continue
 				}
+				for busy.Status().Waiters < workers-1 && pause(ctx, time.Millisecond) {
+					continue // the others come back into line
+				}
+				_, _ = busy.Release(ctx, key, session.ID, a.Grant.Token)
 			}
 		}()
 	}
-	s.eventually("the busy server's line is full", func() bool { return busy.Status().Waiters == 4 })
+	s.eventually("the busy server's line is full", func() bool { return busy.Status().Waiters == workers })
 	w := s.queue(quiet, s.request(key, s.open(s.Second, longTTL)))
 	if ok, err := busy.Release(ctx, key, g.Session, g.Token); !ok || err != nil {
 		s.Fatalf("release: %v, %v", ok, err)
