@@ -66,7 +66,7 @@ func TestLostAnswerIsAskedForAgainUnderTheSameID(t *testing.T) {
 				if !unary {
 					b.linked()
 				}
-				b.fault = only("acquire", 1, fault{answerLost: true})
+				b.suffer(only("acquire", 1, fault{answerLost: true}))
 				l := b.acquire(s, "k")
 				acquires := b.seen("acquire")
 				if len(acquires) != 2 || acquires[0].requestID != acquires[1].requestID {
@@ -92,9 +92,9 @@ func TestRetryableErrorsAreRetriedAndOthersAreNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1)
 		s := b.open()
-		b.fault = only("acquire", 1, fault{err: lock.ErrNotLeader})
+		b.suffer(only("acquire", 1, fault{err: lock.ErrNotLeader}))
 		b.acquire(s, "k")
-		b.fault = only("acquire", 3, fault{err: lock.ErrDenied})
+		b.suffer(only("acquire", 3, fault{err: lock.ErrDenied}))
 		_, err := s.TryAcquire(t.Context(), "k2")
 		wantCode(t, err, lock.CodeDenied)
 		if n := len(b.seen("acquire")); n != 3 {
@@ -114,7 +114,7 @@ func TestCancelledAcquireReturnsAtOnceAndLeavesNothing(t *testing.T) {
 				if !unary {
 					b.linked()
 				}
-				b.fault = only("acquire", 1, fault{answerTakes: 2 * time.Second})
+				b.suffer(only("acquire", 1, fault{answerTakes: 2 * time.Second}))
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(time.Second, cancel)
 				start := b.clock.Elapsed()
@@ -205,13 +205,13 @@ func TestGrantAnsweredAfterTheDeadlineIsRefusedAndWithdrawn(t *testing.T) {
 		b := newBench(t, 1)
 		s := b.open()
 		b.linked()
-		b.fault = func(c call) fault {
+		b.suffer(func(c call) fault {
 			if c.name == "acquire" {
 				b.clock.jump(10400 * time.Millisecond) // the machine sleeps while the answer is under way
 				return fault{answerTakes: 200 * time.Millisecond}
 			}
 			return fault{}
-		}
+		})
 		l, err := s.TryAcquire(t.Context(), "k")
 		if err == nil {
 			t.Fatalf("a lock was returned: %v", l.CheckStillHeld())

@@ -88,7 +88,7 @@ func endure(t *testing.T, h hardship, opts ...client.Option) (v verdict) {
 		b := newBench(t, 1, append([]client.Option{client.WithSafetyMargin(0.05)}, opts...)...)
 		var struck flag
 		if h.faults != nil {
-			b.fault = func(c call) fault { return h.faults(c, struck.get()) }
+			b.suffer(func(c call) fault { return h.faults(c, struck.get()) })
 		}
 		s := b.open()
 		l := b.acquire(s, "k")
@@ -253,12 +253,12 @@ func TestNoPlanOfFaultsMakesBeliefOutliveTruth(t *testing.T) {
 		var v verdict
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, 1, client.WithSafetyMargin(margin))
-			b.fault = func(c call) fault {
+			b.suffer(func(c call) fault {
 				if c.name == "heartbeat" {
 					return plan[(c.n-1)%len(plan)]
 				}
 				return fault{}
-			}
+			})
 			l := b.acquire(b.open(client.WithTTL(ttl)), "k")
 			time.AfterFunc(jumpAt, func() { b.clock.jump(jump) })
 			v = b.observe(l, 20*time.Second)

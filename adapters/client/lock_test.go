@@ -40,7 +40,7 @@ func TestReleaseWhoseAnswerWasLostIsAlreadyOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1)
 		l := b.acquire(b.open(), "k")
-		b.fault = only("release", 1, fault{answerLost: true})
+		b.suffer(only("release", 1, fault{answerLost: true}))
 		if outcome, err := l.Release(t.Context()); outcome != client.AlreadyOver || err != nil {
 			t.Errorf("Release = %v, %v, want already over", outcome, err)
 		}
@@ -104,12 +104,12 @@ func TestLeaseCountsFromTheSendingPlusTheTimeInLine(t *testing.T) {
 		holder := b.acquire(b.open(), "k")
 		s := b.open()
 		b.linked()
-		b.fault = func(c call) fault {
+		b.suffer(func(c call) fault {
 			if c.name == "acquire" {
 				return fault{answerTakes: time.Second}
 			}
 			return fault{}
-		}
+		})
 		time.AfterFunc(4*time.Second, func() { _, _ = holder.Release(t.Context()) })
 		l, err := s.Acquire(t.Context(), "k", client.WithLease(5*time.Second))
 		if err != nil {
@@ -153,12 +153,12 @@ func TestExtendNeverLosesForABlip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1, client.WithCallTimeout(time.Second))
 		l := b.acquire(b.open(), "k", client.WithLease(10*time.Second))
-		b.fault = func(c call) fault {
+		b.suffer(func(c call) fault {
 			if c.name == "extend" {
 				return fault{err: lock.ErrContention}
 			}
 			return fault{}
-		}
+		})
 		wantCode(t, l.Extend(t.Context(), 0), lock.CodeContention)
 		if err := l.CheckStillHeld(); err != nil {
 			t.Error(err)

@@ -75,12 +75,15 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 		<-ctx.Done()
 		return nil, &net.OpError{Op: "dial", Net: "pipe", Err: ctx.Err()}
 	}
+	accepted := newWire(far, &srv.wires)
 	select {
-	case srv.accept <- newWire(far, &srv.wires):
+	case srv.accept <- accepted:
 		return newWire(near, &srv.wires), nil
 	case <-srv.closed:
+		_ = accepted.Close()
 		return nil, refused
 	case <-ctx.Done():
+		_ = accepted.Close()
 		return nil, ctx.Err()
 	}
 }

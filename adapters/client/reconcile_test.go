@@ -16,7 +16,7 @@ func TestLateDuplicateIsReleasedWithinTwoHeartbeats(t *testing.T) {
 		b := newBench(t, 1)
 		s := b.open()
 		b.linked()
-		b.fault = only("acquire", 1, fault{requestTakes: 20 * time.Second}) // its retry is faster
+		b.suffer(only("acquire", 1, fault{requestTakes: 20 * time.Second})) // its retry is faster
 		l := b.acquire(s, "k")
 		if _, err := l.Release(t.Context()); err != nil {
 			t.Fatal(err)
@@ -41,7 +41,7 @@ func TestGrantOfACallInFlightIsNotReleased(t *testing.T) {
 		b := newBench(t, 1)
 		s := b.open()
 		b.linked()
-		b.fault = func(c call) fault {
+		b.suffer(func(c call) fault {
 			switch {
 			case c.name == "acquire" && c.n == 1: // makes every heartbeat ask
 				return fault{err: lock.ErrNotLeader}
@@ -49,7 +49,7 @@ func TestGrantOfACallInFlightIsNotReleased(t *testing.T) {
 				return fault{answerTakes: 4 * time.Second}
 			}
 			return fault{}
-		}
+		})
 		done := make(chan *client.Lock)
 		go func() {
 			l, _ := s.TryAcquire(t.Context(), "k")
@@ -113,7 +113,7 @@ func TestHeartbeatsAskWhileSomethingMayBeLeftBehindAndThenStop(t *testing.T) {
 		s := b.open()
 		b.linked()
 		elapse(time.Second)
-		b.fault = only("acquire", 1, fault{err: lock.ErrNotLeader})
+		b.suffer(only("acquire", 1, fault{err: lock.ErrNotLeader}))
 		b.acquire(s, "k")
 		retried := b.clock.Elapsed()
 		elapse(3 * time.Minute)
@@ -142,7 +142,7 @@ func TestAbandonThatFailsIsFinishedByAHeartbeat(t *testing.T) {
 		b := newBench(t, 1)
 		s := b.open()
 		b.linked()
-		b.fault = func(c call) fault {
+		b.suffer(func(c call) fault {
 			switch c.name {
 			case "acquire":
 				return fault{answerLost: true}
@@ -150,7 +150,7 @@ func TestAbandonThatFailsIsFinishedByAHeartbeat(t *testing.T) {
 				return fault{err: lock.ErrNotLeader}
 			}
 			return fault{}
-		}
+		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := s.Acquire(ctx, "k"); err == nil {

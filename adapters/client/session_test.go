@@ -120,14 +120,14 @@ func TestKeepaliveHasOneHeartbeatInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1)
 		var flying, most counterMax
-		b.fault = func(c call) fault {
+		b.suffer(func(c call) fault {
 			if c.name == "heartbeat" {
 				most.see(flying.add(1))
 				time.AfterFunc(2*time.Second, func() { flying.add(-1) })
 				return fault{answerTakes: 2 * time.Second}
 			}
 			return fault{}
-		}
+		})
 		s := b.open()
 		for range 100 {
 			s.Poke()
@@ -176,12 +176,12 @@ func TestFailingHeartbeatsArePutInJeopardyAndRecover(t *testing.T) {
 		s := b.open()
 		l := b.acquire(s, "k")
 		var broken flag
-		b.fault = func(c call) fault {
+		b.suffer(func(c call) fault {
 			if broken.get() && c.name == "heartbeat" {
 				return fault{err: lock.ErrNotLeader}
 			}
 			return fault{}
-		}
+		})
 		elapse(time.Second)
 		broken.set(true)
 		elapse(4 * time.Second)

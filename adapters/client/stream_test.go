@@ -217,12 +217,12 @@ func TestServerCutFromItsStoreIsLeft(t *testing.T) {
 		s := b.open()
 		b.linked()
 		l := b.acquire(s, "k")
-		b.fault = func(c call) fault {
+		b.suffer(func(c call) fault {
 			if c.node == b.nodes[0] {
 				return fault{err: lock.ErrContention}
 			}
 			return fault{}
-		}
+		})
 		elapse(time.Minute)
 		if err := l.CheckStillHeld(); err != nil || s.State() != client.Safe {
 			t.Errorf("state %v, lock %v", s.State(), err)

@@ -21,12 +21,12 @@ import (
 // real one. Its clock is that of the bubble plus what it slept.
 type world struct {
 	clock *testClock
-	// fault says what happens to a call; nil means nothing.
-	fault func(c call) fault
 	// busy counts the calls being served.
 	busy sync.WaitGroup
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// fault says what happens to a call; nil means nothing.
+	fault    func(c call) fault
 	sessions map[string]*session
 	grants   map[string]*grant
 	token    int64
@@ -85,10 +85,11 @@ func (w *world) carry(ctx context.Context, c call, do func() error) error {
 	}
 	c.at = w.clock.Elapsed()
 	w.calls = append(w.calls, c)
+	decide := w.fault
 	w.mu.Unlock()
 	var f fault
-	if w.fault != nil {
-		f = w.fault(c)
+	if decide != nil {
+		f = decide(c)
 	}
 	if f.requestLost {
 		<-ctx.Done()
@@ -265,6 +266,13 @@ func (w *world) release(key, session string, match func(*grant) bool) bool {
 }
 
 // The rest is for tests.
+
+// suffer says what happens to each call from now on.
+func (w *world) suffer(fault func(c call) fault) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fault = fault
+}
 
 // holds reports whether the token's grant is live now.
 func (w *world) holds(key string, token lock.Token) bool {
