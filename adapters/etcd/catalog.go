@@ -65,11 +65,11 @@ func (s *Store) grantsFrom(ctx context.Context, from, end string, n int) (views 
 	}
 	var keys []lock.Key
 	for _, kv := range resp.Responses[1].GetResponseRange().GetKvs() {
-		if key, ok := s.keys.lockKey(grantFolder, kv.Key); ok {
+		if key, ok := s.keys.lockKey(grantFolder, kv.GetKey()); ok {
 			keys = append(keys, key)
 		}
 	}
-	views, err = s.viewsAt(ctx, keys, e, resp.Header.Revision)
+	views, err = s.viewsAt(ctx, keys, e, resp.Header.GetRevision())
 	return views, resp.Responses[1].GetResponseRange().GetMore() && len(views) > 0, err
 }
 
@@ -91,7 +91,7 @@ func (s *Store) Sessions(ctx context.Context, page port.Page) (sessions []lock.S
 		return nil, "", err
 	}
 	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
-		_, rest := s.keys.split(kv.Key)
+		_, rest := s.keys.split(kv.GetKey())
 		id, err := lock.ParseSessionID(rest)
 		if err != nil {
 			return nil, "", foreign(kv, err)
@@ -131,7 +131,7 @@ func (s *Store) Revocations(
 		}
 		found := resp.Responses[0].GetResponseRange()
 		for _, kv := range found.GetKvs() {
-			end = string(kv.Key)
+			end = string(kv.GetKey())
 			r, err := decode[auditRecord](kv)
 			if err != nil {
 				return nil, "", err
@@ -142,8 +142,8 @@ func (s *Store) Revocations(
 			if len(revocations) == size {
 				return revocations, pageToken(listing, revocations[size-1].ID), nil
 			}
-			_, id := s.keys.split(kv.Key)
-			revocation, err := r.revocation(id, kv.ModRevision)
+			_, id := s.keys.split(kv.GetKey())
+			revocation, err := r.revocation(id, kv.GetModRevision())
 			if err != nil {
 				return nil, "", foreign(kv, err)
 			}
@@ -176,7 +176,7 @@ func (s *Store) Read(ctx context.Context, key lock.Key) (lock.Info, error) {
 	if err != nil {
 		return lock.Info{}, err
 	}
-	v, err := s.decodeView(key, resp.Header.Revision, resp.Responses)
+	v, err := s.decodeView(key, resp.Header.GetRevision(), resp.Responses)
 	if err != nil {
 		return lock.Info{}, err
 	}
@@ -186,7 +186,7 @@ func (s *Store) Read(ctx context.Context, key lock.Key) (lock.Info, error) {
 		if err != nil {
 			return lock.Info{}, err
 		}
-		info.Floor = lock.Token(r.Base + kvs[0].ModRevision)
+		info.Floor = lock.Token(r.Base + kvs[0].GetModRevision())
 	}
 	if !v.live() {
 		return info, nil

@@ -167,7 +167,7 @@ func (f *feed) watch() error {
 func (f *feed) report(ctx context.Context, changes []*clientv3.Event) error {
 	var lapses []*lapse
 	for _, ev := range changes {
-		folder, rest := f.store.keys.split(ev.Kv.Key)
+		folder, rest := f.store.keys.split(ev.GetKv().GetKey())
 		switch folder {
 		case sessionFolder:
 			if id, err := lock.ParseSessionID(rest); err == nil {
@@ -175,7 +175,7 @@ func (f *feed) report(ctx context.Context, changes []*clientv3.Event) error {
 				f.tell(port.FeedEvent{Kind: port.SessionOver, Session: id})
 			}
 		case auditFolder:
-			f.tell(f.act(ev.Kv))
+			f.tell(f.act(ev.GetKv()))
 		case capFolder:
 			if l := f.lapse(ev); l != nil {
 				lapses = append(lapses, l)
@@ -189,7 +189,7 @@ func (f *feed) report(ctx context.Context, changes []*clientv3.Event) error {
 func (f *feed) act(kv *mvccpb.KeyValue) port.FeedEvent {
 	r, err := decode[auditRecord](kv)
 	if err == nil && r.Key != "" {
-		if rev, err := r.revocation("", kv.ModRevision); err == nil {
+		if rev, err := r.revocation("", kv.GetModRevision()); err == nil {
 			return port.FeedEvent{
 				Kind: port.GrantRevoked, Key: rev.Key, Session: rev.PreviousSession, Token: rev.PreviousToken,
 			}
@@ -206,11 +206,11 @@ type lapse struct {
 }
 
 func (f *feed) lapse(ev *clientv3.Event) *lapse {
-	key, ok := f.store.keys.lockKey(capFolder, ev.Kv.Key)
-	if !ok || ev.PrevKv == nil {
+	key, ok := f.store.keys.lockKey(capFolder, ev.GetKv().GetKey())
+	if !ok || ev.GetPrevKv() == nil {
 		return nil
 	}
-	r, err := decode[capRecord](ev.PrevKv)
+	r, err := decode[capRecord](ev.GetPrevKv())
 	if err != nil {
 		return nil
 	}
@@ -220,11 +220,11 @@ func (f *feed) lapse(ev *clientv3.Event) *lapse {
 	}
 	token := lock.Token(r.Token)
 	if token == 0 {
-		token = lock.Token(r.Base + ev.PrevKv.ModRevision)
+		token = lock.Token(r.Base + ev.GetPrevKv().GetModRevision())
 	}
 	return &lapse{
 		event: port.FeedEvent{Kind: port.GrantLapsed, Key: key, Session: session, Token: token},
-		rev:   ev.Kv.ModRevision, base: r.Base,
+		rev:   ev.GetKv().GetModRevision(), base: r.Base,
 	}
 }
 
@@ -242,7 +242,7 @@ func (f *feed) confirm(ctx context.Context, lapses []*lapse) error {
 		}
 		for i, l := range batch {
 			kvs := resp.Responses[i].GetResponseRange().GetKvs()
-			if len(kvs) > 0 && lock.Token(l.base+kvs[0].ModRevision) == l.event.Token {
+			if len(kvs) > 0 && lock.Token(l.base+kvs[0].GetModRevision()) == l.event.Token {
 				f.tell(l.event)
 			}
 		}

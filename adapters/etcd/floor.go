@@ -47,7 +47,7 @@ func (s *Store) RaiseFloor(ctx context.Context, req port.FloorRequest) (port.Flo
 		if err != nil {
 			return port.FloorRaised{}, err
 		}
-		raised, done, err := s.raise(ctx, req, e, resp.Header.Revision)
+		raised, done, err := s.raise(ctx, req, e, resp.Header.GetRevision())
 		if done || err != nil {
 			return raised, err
 		}
@@ -76,18 +76,18 @@ func (s *Store) raise(
 	if err != nil || !resp.Succeeded {
 		return port.FloorRaised{}, false, err
 	}
-	raisedTo := epoch{base: base, rev: resp.Header.Revision}
+	raisedTo := epoch{base: base, rev: resp.Header.GetRevision()}
 	s.learn(raisedTo)
 	s.watermark.raised(raisedTo)
 	limits := resp.Responses[2].GetResponseDeleteRange().GetPrevKvs()
 	live := make(map[string]bool, len(limits))
 	for _, kv := range limits {
-		_, name := s.keys.split(kv.Key)
+		_, name := s.keys.split(kv.GetKey())
 		live[name] = true
-		s.sweeper.discard(kv.Lease)
+		s.sweeper.discard(kv.GetLease())
 	}
 	for _, kv := range resp.Responses[1].GetResponseDeleteRange().GetPrevKvs() {
-		if _, name := s.keys.split(kv.Key); strings.HasPrefix(string(kv.Value), string(kindBound)) || live[name] {
+		if _, name := s.keys.split(kv.GetKey()); strings.HasPrefix(string(kv.GetValue()), string(kindBound)) || live[name] {
 			raised.EndedGrants++
 		}
 	}

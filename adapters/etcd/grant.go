@@ -126,7 +126,7 @@ func (s *Store) insert(ctx context.Context, p proposal, v *view) (outcome, error
 	if err != nil {
 		return outcome{}, err
 	}
-	return s.outcome(p.req.Key, resp.Header.Revision, resp.Responses, resp.Succeeded)
+	return s.outcome(p.req.Key, resp.Header.GetRevision(), resp.Responses, resp.Succeeded)
 }
 
 // nothingNew holds while the key is free, or while the dead grant of the view, and what is

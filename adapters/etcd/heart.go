@@ -86,8 +86,8 @@ func (h *heart) renew(ctx context.Context, m *member) error {
 	born := h.store.now()
 	var err error
 	for range beatRounds {
-		if err = ctx.Err(); err != nil {
-			return err
+		if err := ctx.Err(); err != nil {
+			return translate(err, writes)
 		}
 		var shared bool
 		if shared, err = h.maySail(ctx, m); err != nil {
@@ -131,32 +131,32 @@ func (h *heart) alone(ctx context.Context, m *member, born time.Duration) error 
 	select {
 	case h.side <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		return translate(ctx.Err(), reads)
 	case <-h.store.life.Done():
-		return h.store.life.Err()
+		return translate(h.store.life.Err(), reads)
 	}
 	defer func() { <-h.side }()
 	ctx, cancel := h.store.call(ctx)
 	defer cancel()
 	stream, err := h.store.clients.Lease.LeaseKeepAlive(ctx)
 	if err != nil {
-		return err
+		return translate(err, writes)
 	}
 	sent := h.store.now()
 	if sent-born > staleBeat {
 		return errStale()
 	}
 	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: m.lease}); err != nil {
-		return err
+		return translate(err, writes)
 	}
 	resp, err := stream.Recv()
 	if err != nil {
-		return err
+		return translate(err, writes)
 	}
-	if resp.TTL <= 0 {
+	if resp.GetTTL() <= 0 {
 		return errNoLease
 	}
-	m.guarantee(sent + seconds(resp.TTL))
+	m.guarantee(sent + seconds(resp.GetTTL()))
 	return nil
 }
 
@@ -174,7 +174,7 @@ func (h *heart) share(ctx context.Context, m *member, born time.Duration) error 
 			}
 			return b.err
 		case <-ctx.Done():
-			return ctx.Err()
+			return translate(ctx.Err(), writes)
 		case <-timer.C:
 			if idle := st.idle(h.store.now()); idle >= silence && !h.oneStream {
 				h.replace(st, errors.New("the stream fell silent"))

@@ -359,7 +359,7 @@ func renewAll(p *place) []doom {
 	defer sender.Wait()
 	sender.Go(func() {
 		for _, kv := range resp.Kvs {
-			if stream.Send(&pb.LeaseKeepAliveRequest{ID: kv.Lease}) != nil {
+			if stream.Send(&pb.LeaseKeepAliveRequest{ID: kv.GetLease()}) != nil {
 				return
 			}
 		}
@@ -370,9 +370,9 @@ func renewAll(p *place) []doom {
 		if err != nil {
 			p.t.Fatalf("renew: %v", err)
 		}
-		id, err := lock.ParseSessionID(string(kv.Key[len(p.prefix)+2:]))
-		if err == nil && answer.TTL > 0 {
-			doomed = append(doomed, doom{id, time.Now().Add(time.Duration(answer.TTL) * time.Second)})
+		id, err := lock.ParseSessionID(string(kv.GetKey()[len(p.prefix)+2:]))
+		if err == nil && answer.GetTTL() > 0 {
+			doomed = append(doomed, doom{id, time.Now().Add(time.Duration(answer.GetTTL()) * time.Second)})
 		}
 	}
 	return doomed

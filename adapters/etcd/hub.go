@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -129,7 +130,7 @@ func (h *hub) watch(next int64) (int64, error) {
 // watchErr returns why a watch has ended.
 func watchErr(resp clientv3.WatchResponse, ok bool) error {
 	if err := resp.Err(); err != nil {
-		return err
+		return fmt.Errorf("watch: %w", err)
 	}
 	if !ok {
 		return errWatchEnded
@@ -139,7 +140,7 @@ func watchErr(resp clientv3.WatchResponse, ok bool) error {
 
 // resumeFrom returns the revision to resume from after the error.
 func resumeFrom(next int64, err error) int64 {
-	if errors.Is(rpctypes.Error(err), rpctypes.ErrCompacted) {
+	if errors.Is(err, rpctypes.ErrCompacted) {
 		return 0
 	}
 	return next
@@ -152,11 +153,11 @@ func (h *hub) seen(next int64, resp clientv3.WatchResponse) int64 {
 		// Whoever registered before a fresh watch was in place may have missed
 		// the event it waits for, and looks again.
 		h.wakeAll()
-		next = resp.Header.Revision + 1
+		next = resp.Header.GetRevision() + 1
 	}
 	h.deleted(resp.Events)
 	if n := len(resp.Events); n > 0 {
-		next = resp.Events[n-1].Kv.ModRevision + 1
+		next = resp.Events[n-1].GetKv().GetModRevision() + 1
 	}
 	return next
 }
@@ -182,11 +183,11 @@ func (h *hub) deleted(events []*clientv3.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, ev := range events {
-		folder, _ := h.store.keys.split(ev.Kv.Key)
+		folder, _ := h.store.keys.split(ev.GetKv().GetKey())
 		if folder != grantFolder && folder != capFolder {
 			continue
 		}
-		if key, ok := h.store.keys.lockKey(folder, ev.Kv.Key); ok {
+		if key, ok := h.store.keys.lockKey(folder, ev.GetKv().GetKey()); ok {
 			for w := range h.waits[key] {
 				w.fire()
 			}

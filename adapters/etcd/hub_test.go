@@ -155,7 +155,7 @@ func TestLostHistoryWakesEveryone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.raw.Compact(t.Context(), resp.Header.Revision); err != nil {
+	if _, err := p.raw.Compact(t.Context(), resp.Header.GetRevision()); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Heal()

@@ -27,8 +27,8 @@ func (s *Store) newLease(ctx context.Context, ttl time.Duration) (*ownLease, err
 		// A lease whose answer was lost runs out by itself; nothing hangs on it.
 		return nil, translate(err, reads)
 	}
-	granted := seconds(resp.TTL)
-	return &ownLease{id: resp.ID, ttl: granted, until: sent + granted}, nil
+	granted := seconds(resp.GetTTL())
+	return &ownLease{id: resp.GetID(), ttl: granted, until: sent + granted}, nil
 }
 
 // endLease ends a lease with all its keys; it reports false if there was none.
@@ -42,7 +42,7 @@ func (s *Store) endLease(ctx context.Context, id int64) (rev int64, ended bool, 
 	case err != nil:
 		return 0, false, translate(err, writes)
 	}
-	return resp.Header.Revision, true, nil
+	return resp.GetHeader().GetRevision(), true, nil
 }
 
 // pulseOf is what the store says of a lease without renewing it.
@@ -73,7 +73,7 @@ func (s *Store) askLease(ctx context.Context, id int64, keys bool) (pulseOf, err
 		return pulseOf{}, translate(err, reads)
 	}
 	return pulseOf{
-		exists: resp.GrantedTTL > 0, seconds: resp.TTL, until: sent + seconds(resp.TTL),
-		keys: resp.Keys, term: resp.Header.GetRaftTerm(),
+		exists: resp.GetGrantedTTL() > 0, seconds: resp.GetTTL(), until: sent + seconds(resp.GetTTL()),
+		keys: resp.GetKeys(), term: resp.GetHeader().GetRaftTerm(),
 	}, nil
 }

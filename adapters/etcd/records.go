@@ -84,7 +84,7 @@ func encode(record any) string {
 
 func decode[R any](kv *mvccpb.KeyValue) (R, error) {
 	var record R
-	if err := json.Unmarshal(kv.Value, &record); err != nil {
+	if err := json.Unmarshal(kv.GetValue(), &record); err != nil {
 		return record, foreign(kv, err)
 	}
 	return record, nil
@@ -94,7 +94,7 @@ func decode[R any](kv *mvccpb.KeyValue) (R, error) {
 // retryable: an operator can remove the value, and nothing was decided.
 func foreign(kv *mvccpb.KeyValue, cause error) *lock.Error {
 	return lock.Contention("the store holds a value that is not ours", false,
-		fmt.Errorf("decode %d bytes at revision %d: %w", len(kv.Value), kv.ModRevision, cause))
+		fmt.Errorf("decode %d bytes at revision %d: %w", len(kv.GetValue()), kv.GetModRevision(), cause))
 }
 
 func (r grantRecord) encode() string {
@@ -121,28 +121,28 @@ func (s *standing) capped() bool { return s.grant.Lease > 0 }
 
 // decodeGrant reads a grant key. Its LeaseRemaining is not known here.
 func decodeGrant(key lock.Key, kv *mvccpb.KeyValue) (*standing, error) {
-	if len(kv.Value) == 0 || (kv.Value[0] != kindBound && kv.Value[0] != kindCapped) {
+	if len(kv.GetValue()) == 0 || (kv.GetValue()[0] != kindBound && kv.GetValue()[0] != kindCapped) {
 		return nil, foreign(kv, errKind)
 	}
 	var r grantRecord
-	if err := json.Unmarshal(kv.Value[1:], &r); err != nil {
+	if err := json.Unmarshal(kv.GetValue()[1:], &r); err != nil {
 		return nil, foreign(kv, err)
 	}
 	session, err := lock.ParseSessionID(r.Session)
 	if err != nil {
 		return nil, foreign(kv, err)
 	}
-	if (kv.Value[0] == kindCapped) != (r.Lease > 0) {
+	if (kv.GetValue()[0] == kindCapped) != (r.Lease > 0) {
 		return nil, foreign(kv, errKind)
 	}
 	return &standing{
 		grant: lock.Grant{
 			Key: key, Session: session, Owner: lock.Owner(r.Owner),
-			Token:     lock.Token(r.Base + kv.ModRevision),
+			Token:     lock.Token(r.Base + kv.GetModRevision()),
 			RequestID: lock.RequestID(r.Request), AcquiredAt: time.Unix(0, r.AcquiredAt),
 			Lease: seconds(r.Lease), Metadata: r.Metadata,
 		},
-		rev: kv.ModRevision, lease: kv.Lease, base: r.Base, sessionTTL: seconds(r.TTL),
+		rev: kv.GetModRevision(), lease: kv.GetLease(), base: r.Base, sessionTTL: seconds(r.TTL),
 	}, nil
 }
 

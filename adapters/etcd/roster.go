@@ -120,7 +120,7 @@ func (r *roster) reread(ctx context.Context, id lock.SessionID) (*member, error)
 	if err != nil {
 		return nil, err
 	}
-	return r.add(id, &member{lease: kvs[0].Lease, owner: session.Owner, ttl: session.TTL}), nil
+	return r.add(id, &member{lease: kvs[0].GetLease(), owner: session.Owner, ttl: session.TTL}), nil
 }
 
 // alive holds in a Txn while the session lives.

@@ -100,18 +100,18 @@ func (s *Store) countEnded(
 			return 0, translate(err, writes)
 		}
 		for _, ev := range resp.Events {
-			if ev.Kv.ModRevision != rev {
+			if ev.GetKv().GetModRevision() != rev {
 				continue
 			}
-			if key, isGrant := s.keys.lockKey(grantFolder, ev.Kv.Key); isGrant && ev.PrevKv != nil {
-				if g, err := decodeGrant(key, ev.PrevKv); err == nil && g.capped() {
+			if key, isGrant := s.keys.lockKey(grantFolder, ev.GetKv().GetKey()); isGrant && ev.GetPrevKv() != nil {
+				if g, err := decodeGrant(key, ev.GetPrevKv()); err == nil && g.capped() {
 					capped = append(capped, key)
 				} else {
 					count++
 				}
 			}
 			// Keys of a lease are deleted in order, so the record comes last.
-			if bytes.Equal(ev.Kv.Key, record) {
+			if bytes.Equal(ev.GetKv().GetKey(), record) {
 				live, err := s.countLimits(ctx, capped, rev)
 				return count + live, err
 			}
@@ -136,7 +136,7 @@ func (s *Store) countLimits(ctx context.Context, keys []lock.Key, rev int64) (in
 		for _, answer := range resp.Responses {
 			for _, kv := range answer.GetResponseRange().GetKvs() {
 				count++
-				s.sweeper.discard(kv.Lease)
+				s.sweeper.discard(kv.GetLease())
 			}
 		}
 	}
@@ -189,10 +189,10 @@ func (s *Store) standingOf(
 	if err != nil {
 		return nil, false, err
 	}
-	if resp.Header.RaftTerm != term {
+	if resp.Header.GetRaftTerm() != term {
 		return nil, false, nil
 	}
-	views, err := s.viewsAt(ctx, keys, e, resp.Header.Revision)
+	views, err := s.viewsAt(ctx, keys, e, resp.Header.GetRevision())
 	if err != nil {
 		return nil, false, err
 	}
@@ -270,7 +270,7 @@ func (v *view) fill(grant, limits []*mvccpb.KeyValue) error {
 		if err != nil {
 			return err
 		}
-		v.limit = &limit{lease: limits[0].Lease, rev: limits[0].ModRevision, length: seconds(r.Lease)}
+		v.limit = &limit{lease: limits[0].GetLease(), rev: limits[0].GetModRevision(), length: seconds(r.Lease)}
 	}
 	return nil
 }

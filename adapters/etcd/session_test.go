@@ -137,7 +137,7 @@ func TestOneLeasePerSession(t *testing.T) {
 	}
 	leases := map[int64]bool{}
 	for _, kv := range all.Kvs {
-		leases[kv.Lease] = true
+		leases[kv.GetLease()] = true
 	}
 	if len(leases) != 1 || leases[0] {
 		t.Fatalf("the session's keys hang on leases %v, want exactly one", leases)
@@ -269,5 +269,5 @@ func (p *place) limitLease(name string) clientv3.LeaseID {
 	if err != nil || len(resp.Kvs) != 1 {
 		p.t.Fatalf("find the lease of %s: %v", name, err)
 	}
-	return clientv3.LeaseID(resp.Kvs[0].Lease)
+	return clientv3.LeaseID(resp.Kvs[0].GetLease())
 }

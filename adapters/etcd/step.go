@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -52,10 +53,10 @@ func (s *Store) change(ctx context.Context, c change) (outcome, error) {
 	bound := clientv3.Compare(clientv3.Value(s.keys.grant(c.key)), ">", boundAbove)
 	capped := clientv3.Compare(clientv3.CreateRevision(s.keys.limit(c.key)), ">", 0)
 	resp, err := s.commit(ctx, writes, transaction{
-		when: append(stands[:len(stands):len(stands)], bound),
+		when: append(slices.Clip(stands), bound),
 		then: c.ops,
 		otherwise: []clientv3.Op{clientv3.OpTxn(
-			append(stands[:len(stands):len(stands)], capped), c.ops, s.viewOps(c.key, c.asks))},
+			append(slices.Clip(stands), capped), c.ops, s.viewOps(c.key, c.asks))},
 	})
 	if err != nil {
 		return outcome{}, err
@@ -65,7 +66,7 @@ func (s *Store) change(ctx context.Context, c change) (outcome, error) {
 		inner := answers[0].GetResponseTxn()
 		answers, done = inner.GetResponses(), inner.GetSucceeded()
 	}
-	return s.outcome(c.key, resp.Header.Revision, answers, done)
+	return s.outcome(c.key, resp.Header.GetRevision(), answers, done)
 }
 
 func (s *Store) outcome(key lock.Key, rev int64, answers []*pb.ResponseOp, done bool) (outcome, error) {
@@ -79,12 +80,12 @@ func (s *Store) outcome(key lock.Key, rev int64, answers []*pb.ResponseOp, done 
 // freed finds the lease that the key had before a step overwrote or deleted it.
 func freed(key string, answers []*pb.ResponseOp) int64 {
 	for _, answer := range answers {
-		if kv := answer.GetResponsePut().GetPrevKv(); kv != nil && string(kv.Key) == key {
-			return kv.Lease
+		if kv := answer.GetResponsePut().GetPrevKv(); kv != nil && string(kv.GetKey()) == key {
+			return kv.GetLease()
 		}
 		for _, kv := range answer.GetResponseDeleteRange().GetPrevKvs() {
-			if string(kv.Key) == key {
-				return kv.Lease
+			if string(kv.GetKey()) == key {
+				return kv.GetLease()
 			}
 		}
 	}

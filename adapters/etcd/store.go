@@ -96,7 +96,7 @@ type Store struct {
 	gate      *gate
 
 	// life bounds everything the Store does on its own; work counts it.
-	life   context.Context
+	life   context.Context //nolint:containedctx // It is the life of the Store, not of a call.
 	end    context.CancelFunc
 	work   sync.WaitGroup
 	closed sync.Once
@@ -219,7 +219,7 @@ func (s *Store) commit(ctx context.Context, did access, t transaction) (*clientv
 	if err != nil {
 		return nil, translate(err, did)
 	}
-	s.watermark.answered(before, resp.Header.Revision)
+	s.watermark.answered(before, resp.Header.GetRevision())
 	return resp, nil
 }
 

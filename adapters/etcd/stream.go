@@ -28,7 +28,7 @@ type beat struct {
 // receives. It ends with its context.
 type stream struct {
 	heart *heart
-	ctx   context.Context
+	ctx   context.Context //nolint:containedctx // It is the life of the stream, which outlives the heartbeat that opened it.
 	end   context.CancelFunc
 
 	mu      sync.Mutex
@@ -162,15 +162,15 @@ func (st *stream) answered(resp *pb.LeaseKeepAliveResponse) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.heard = now
-	b, ok := st.pending[resp.ID]
+	b, ok := st.pending[resp.GetID()]
 	if !ok {
 		return
 	}
-	delete(st.pending, resp.ID)
-	if resp.TTL <= 0 {
+	delete(st.pending, resp.GetID())
+	if resp.GetTTL() <= 0 {
 		b.finish(errNoLease)
 		return
 	}
-	b.until = b.sent + seconds(resp.TTL)
+	b.until = b.sent + seconds(resp.GetTTL())
 	b.finish(nil)
 }

@@ -64,7 +64,7 @@ func leaseOf(t parity.T, client *clientv3.Client, prefix string, id lock.Session
 	if err != nil || len(resp.Kvs) != 1 {
 		t.Fatalf("find the session's lease: %v", err)
 	}
-	return clientv3.LeaseID(resp.Kvs[0].Lease)
+	return clientv3.LeaseID(resp.Kvs[0].GetLease())
 }
 
 // newFixture binds the parity suite: hooks, and nothing else.

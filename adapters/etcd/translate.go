@@ -22,41 +22,46 @@ const (
 	writes access = true
 )
 
-// verdict is what a store error means to a caller.
+// verdict is what some of etcd's errors mean to a caller.
 type verdict struct {
 	code    lock.Code
 	message string
 	// refused: the store surely has not carried the call out.
 	refused bool
+	errs    []error
 }
 
-// judge knows what etcd says by name. What it does not know may have been
+// verdicts lists what etcd says by name. What is not listed may have been
 // carried out: etcd's time-outs and "server stopped" come after the proposal.
-func judge(err error) (v verdict, known bool) {
-	var named rpctypes.EtcdError
-	if !errors.As(rpctypes.Error(err), &named) {
-		return verdict{}, false
+func verdicts() []verdict {
+	return []verdict{
+		{lock.CodeNotLeader, "the store has no leader", true, []error{rpctypes.ErrNoLeader}},
+		{lock.CodeNotLeader, "the store's leader has changed", false, []error{
+			rpctypes.ErrNotLeader, rpctypes.ErrLeaderChanged, rpctypes.ErrTimeoutDueToLeaderFail,
+		}},
+		{lock.CodeContention, "the store is out of space", true, []error{rpctypes.ErrNoSpace}},
+		{lock.CodeContention, "the store is overloaded", true, []error{rpctypes.ErrTooManyRequests}},
+		{lock.CodeContention, "a lease ended before it was used", true, []error{rpctypes.ErrLeaseNotFound}},
+		{lock.CodeContention, "the store reports corruption", true, []error{rpctypes.ErrCorrupt}},
+		{lock.CodeContention, "the store refuses the server's credentials", true, []error{
+			rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty,
+			rpctypes.ErrAuthFailed, rpctypes.ErrPermissionDenied,
+		}},
+		{lock.CodeContention, "the store refuses the request", true, []error{
+			rpctypes.ErrRequestTooLarge, rpctypes.ErrCompacted, rpctypes.ErrFutureRev, rpctypes.ErrNotCapable,
+		}},
 	}
-	switch error(named) {
-	case rpctypes.ErrNoLeader:
-		return verdict{lock.CodeNotLeader, "the store has no leader", true}, true
-	case rpctypes.ErrNotLeader, rpctypes.ErrLeaderChanged:
-		return verdict{lock.CodeNotLeader, "the store's leader has changed", false}, true
-	case rpctypes.ErrTimeoutDueToLeaderFail:
-		return verdict{lock.CodeNotLeader, "the store's leader has failed", false}, true
-	case rpctypes.ErrNoSpace:
-		return verdict{lock.CodeContention, "the store is out of space", true}, true
-	case rpctypes.ErrTooManyRequests:
-		return verdict{lock.CodeContention, "the store is overloaded", true}, true
-	case rpctypes.ErrLeaseNotFound:
-		return verdict{lock.CodeContention, "a lease ended before it was used", true}, true
-	case rpctypes.ErrCorrupt:
-		return verdict{lock.CodeContention, "the store reports corruption", true}, true
-	case rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty,
-		rpctypes.ErrAuthFailed, rpctypes.ErrPermissionDenied:
-		return verdict{lock.CodeContention, "the store refuses the server's credentials", true}, true
-	case rpctypes.ErrRequestTooLarge, rpctypes.ErrCompacted, rpctypes.ErrFutureRev, rpctypes.ErrNotCapable:
-		return verdict{lock.CodeContention, "the store refuses the request", true}, true
+}
+
+// judge finds the verdict on an error that etcd has a name for.
+func judge(err error) (v verdict, known bool) {
+	named := rpctypes.Error(err)
+	for _, v := range verdicts() {
+		for _, e := range v.errs {
+			if errors.Is(named, e) {
+				return v, true
+			}
+		}
 	}
 	return verdict{}, false
 }
@@ -68,8 +73,7 @@ func translate(err error, did access) error {
 	if err == nil {
 		return nil
 	}
-	var ours *lock.Error
-	if errors.As(err, &ours) {
+	if ours, ok := errors.AsType[*lock.Error](err); ok {
 		return ours
 	}
 	if v, known := judge(err); known {

@@ -130,7 +130,7 @@ func TestDeposedLeadersListIsNotBelieved(t *testing.T) {
 	var asked atomic.Int64
 	l := &leases{ttl: func(resp *pb.LeaseTimeToLiveResponse) {
 		if asked.Add(1) == 1 {
-			resp.Keys, resp.Header.RaftTerm = nil, resp.Header.RaftTerm-1
+			resp.Keys, resp.Header.RaftTerm = nil, resp.GetHeader().GetRaftTerm()-1
 		}
 	}}
 	p := newMeddled(t, l, nil)
@@ -223,7 +223,7 @@ func TestCloseEndsEverything(t *testing.T) {
 			t.Errorf("close: %v", err)
 		}
 	}
-	for range sub.Events() { //nolint:revive // until it is closed
+	for range sub.Events() {
 	}
 	sub.Close()
 	wake.Cancel()

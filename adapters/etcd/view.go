@@ -39,7 +39,7 @@ func decodeEpoch(kvs []*mvccpb.KeyValue) (epoch, error) {
 		return epoch{}, nil
 	}
 	r, err := decode[metaRecord](kvs[0])
-	return epoch{base: r.Base, rev: kvs[0].ModRevision}, err
+	return epoch{base: r.Base, rev: kvs[0].GetModRevision()}, err
 }
 
 // limit is the lease of a grant as it stands in the store.
@@ -104,7 +104,7 @@ func (s *Store) decodeView(key lock.Key, rev int64, answers []*pb.ResponseOp) (*
 		return nil, err
 	}
 	if found := kvs(3); len(found) > 0 {
-		v.session = found[0].Lease
+		v.session = found[0].GetLease()
 	}
 	return v, nil
 }
@@ -115,5 +115,5 @@ func (s *Store) look(ctx context.Context, key lock.Key, session lock.SessionID) 
 	if err != nil {
 		return nil, err
 	}
-	return s.decodeView(key, resp.Header.Revision, resp.Responses)
+	return s.decodeView(key, resp.Header.GetRevision(), resp.Responses)
 }

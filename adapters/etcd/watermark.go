@@ -69,7 +69,7 @@ func (w *watermark) ask(ctx context.Context) (epoch, int64, error) {
 		return epoch{}, 0, err
 	}
 	w.store.learn(e)
-	return e, resp.Header.Revision, nil
+	return e, resp.Header.GetRevision(), nil
 }
 
 // seen is the revision that a linearizable answer to a call sent now cannot be below.
@@ -186,7 +186,7 @@ func readMark(path string) (lock.Token, error) {
 	if path == "" {
 		return 0, nil
 	}
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(path) //nolint:gosec // The path is the operator's configuration.
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
