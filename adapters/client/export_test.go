@@ -19,3 +19,6 @@ const Suspicion = suspicion
 
 // Lazy makes an option only when it is applied: inside the bubble whose time it uses.
 func Lazy(option func() Option) Option { return func(c *config) { option()(c) } }
+
+// Preferred is the index of the endpoint that is asked first.
+func (c *Client) Preferred() int { return c.pool.current() }
