@@ -20,6 +20,8 @@ require (
 
 replace (
 	github.com/fencelock/fencelock/adapters/client => ../../adapters/client
+	github.com/fencelock/fencelock/adapters/rpc => ../../adapters/rpc
 	github.com/fencelock/fencelock/contracts/api => ../../contracts/api
+	github.com/fencelock/fencelock/contracts/parity => ../../contracts/parity
 	github.com/fencelock/fencelock/core => ../../core
 )
