@@ -85,7 +85,10 @@ func (s *stage) calls() []call {
 		}},
 		{name: "heartbeat", lives: true, run: func(ctx context.Context) error { _, err := b.Sessions.Heartbeat(ctx, session.ID); return err }},
 		{name: "locks of session", run: func(ctx context.Context) error { _, err := b.Sessions.LocksOf(ctx, session.ID); return err }},
-		{name: "close", done: func() bool { _, err := held(s.Context(), s.Second, closing.ID); return err != nil }, run: func(ctx context.Context) error {
+		{name: "close", done: func() bool {
+			_, err := held(s.Context(), s.Second, closing.ID)
+			return lock.CodeOf(err) == lock.CodeSessionDead
+		}, run: func(ctx context.Context) error {
 			_, err := b.Sessions.CloseSession(ctx, closing.ID)
 			return err
 		}},

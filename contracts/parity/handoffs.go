@@ -92,7 +92,7 @@ func handoffIsAtomic(s *stage) {
 	a, b, thief := s.open(s.First, longTTL), s.open(s.Second, longTTL), s.open(s.Second, longTTL)
 	key := s.key("ring")
 	g := s.hold(s.First, key, a)
-	stolen := make(chan bool)
+	stolen := make(chan bool, 1)
 	passed := make(chan struct{})
 	go func() { // ends when the ring has been passed, or with the case
 		got := false

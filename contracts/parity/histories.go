@@ -155,7 +155,7 @@ func (l *load) run(clients, steps int, direct func(step int)) {
 	for i := range clients {
 		c := &client{
 			load: l, backend: l.recorder.Wrap([]port.Backend{l.s.First, l.s.Second}[i%2]),
-			random: rand.New(rand.NewPCG(uint64(i), uint64(steps))),
+			random: rand.New(rand.NewPCG(uint64(i), uint64(steps))), //nolint:gosec // a workload, not a secret
 		}
 		group.Go(func() {
 			for range permits {

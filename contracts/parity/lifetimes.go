@@ -67,7 +67,7 @@ func (s *stage) succeed(b port.Backend, req port.GrantRequest, p pulse) lock.Gra
 	for {
 		sent := time.Now()
 		if a := s.try(b, req); a.Granted {
-			if early := p.aliveUntil.Sub(time.Now()); early > 0 {
+			if early := time.Until(p.aliveUntil); early > 0 {
 				s.Errorf("the lock was free %v before the guarantee of its session ended", early)
 			}
 			return a.Grant

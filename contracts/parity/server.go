@@ -2,6 +2,7 @@ package parity
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +55,29 @@ func (t *tap) TryInsert(ctx context.Context, req port.GrantRequest) (port.Attemp
 func tapped(b port.Backend, after func(n int64, a port.Attempt)) port.Backend {
 	b.Locks = &tap{LockStore: b.Locks, after: after}
 	return b
+}
+
+// registrar counts the registrations that a server has not ended.
+type registrar struct {
+	port.ReleaseWaiter
+	open atomic.Int64
+}
+
+// Register implements port.ReleaseWaiter.
+func (r *registrar) Register(key lock.Key, observed lock.Token) port.Wake {
+	r.open.Add(1)
+	return &registered{Wake: r.ReleaseWaiter.Register(key, observed), end: sync.OnceFunc(func() { r.open.Add(-1) })}
+}
+
+type registered struct {
+	port.Wake
+	end func()
+}
+
+// Cancel implements port.Wake.
+func (r *registered) Cancel() {
+	r.Wake.Cancel()
+	r.end()
 }
 
 // standing is an acquire in another goroutine.

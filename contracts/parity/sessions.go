@@ -170,32 +170,27 @@ func (s *stage) allOrNone(end func(lock.Session)) {
 	s.several(session, n)
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()
-	started, counts := make(chan struct{}), make(chan int)
-	go func() {
-		defer close(counts)
-		for ctx.Err() == nil {
+	started, seen := make(chan struct{}), make(chan []int, 1)
+	go func() { // ends when nothing is listed any more, or with ctx
+		var counts []int
+		defer func() { seen <- counts }()
+		for ctx.Err() == nil && (len(counts) == 0 || counts[len(counts)-1] > 0) {
 			list, err := listed(ctx, s.Second, "many/")
 			if err != nil {
 				return
 			}
-			counts <- len(list)
-			if len(list) == 0 {
-				return
+			if counts = append(counts, len(list)); len(counts) == 1 {
+				close(started)
 			}
 		}
 	}()
-	go func() {
-		<-counts
-		close(started)
-	}()
-	<-started
+	s.await(started, "the first listing")
 	end(session)
 	last := n
-	for count := range counts {
-		if count != 0 && count != n {
-			s.Errorf("a listing shows %d of the %d locks of an ending session", count, n)
+	for _, last = range <-seen {
+		if last != 0 && last != n {
+			s.Errorf("a listing shows %d of the %d locks of an ending session", last, n)
 		}
-		last = count
 	}
 	if last != 0 {
 		s.Errorf("the session has ended, %d of its locks are listed", last)

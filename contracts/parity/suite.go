@@ -33,6 +33,7 @@ func Names() []string {
 // RunParity checks every clause against the store behind the harness, in
 // parallel, each case on a fixture of its own.
 func RunParity(t *testing.T, h Harness) {
+	t.Helper()
 	for _, c := range clauses() {
 		t.Run(c.name(), func(t *testing.T) {
 			t.Parallel()

@@ -14,7 +14,7 @@ import (
 // trial is a parity.T that notes failures, so that a planted bug can be seen
 // to fail a clause without failing the test that watches.
 type trial struct {
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // a test hands its context out
 	end context.CancelFunc
 
 	mu        sync.Mutex
@@ -25,6 +25,7 @@ type trial struct {
 
 // try runs one case of a clause as a test of its own and returns what became of it.
 func try(t *testing.T, h parity.Harness, clause, name string) *trial {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &trial{ctx: ctx, end: cancel}
 	done := make(chan struct{})

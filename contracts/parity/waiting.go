@@ -332,6 +332,8 @@ func nobodyStarves(s *stage) {
 func interruptionEnds(s *stage) {
 	holder, session, next := s.open(s.First, longTTL), s.open(s.First, longTTL), s.open(s.First, longTTL)
 	for i, b := range []port.Backend{s.First, s.Second} {
+		registrations := &registrar{ReleaseWaiter: b.Waiter}
+		b.Waiter = registrations
 		server := s.serve(b)
 		g := s.hold(s.First, s.key(fmt.Sprintf("left/%d", i)), holder)
 		req := s.request(g.Key, session)
@@ -349,6 +351,7 @@ func interruptionEnds(s *stage) {
 		s.holdsNothing(s.Second, session)
 		s.release(s.First, after)
 		s.eventually("nobody is in line", func() bool { return server.Status().Waiters == 0 })
+		s.eventually("no registration is left", func() bool { return registrations.open.Load() == 0 })
 		s.release(s.First, s.hold(s.First, g.Key, holder))
 	}
 }
