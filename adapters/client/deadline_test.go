@@ -230,6 +230,20 @@ func TestTimerNeedNotFire(t *testing.T) {
 	})
 }
 
+func TestSuspendIsNoticedWithoutAnybodyAsking(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		l := b.acquire(b.open(), "k")
+		elapse(4 * time.Second) // the first heartbeats are over
+		b.clock.jump(11 * time.Second)
+		elapse(time.Second)
+		if l.Context().Err() == nil {
+			t.Error("a second after the machine woke up the lock's context still runs")
+		}
+	})
+}
+
 // TestNoPlanOfFaultsMakesBeliefOutliveTruth draws what happens to each heartbeat and when the
 // machine sleeps.
 func TestNoPlanOfFaultsMakesBeliefOutliveTruth(t *testing.T) {

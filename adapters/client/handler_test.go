@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	v1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
 	"github.com/fencelock/fencelock/contracts/api/fencelock/v1/fencelockv1connect"
@@ -150,6 +151,7 @@ func (h *sessionHandler) Attach(ctx context.Context, stream *connect.BidiStream[
 		if err != nil {
 			return nil
 		}
+		w.frames.see(len(frame.GetOperations()), proto.Size(frame))
 		for _, op := range frame.GetOperations() {
 			a.start(ctx, op)
 		}

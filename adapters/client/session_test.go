@@ -119,7 +119,7 @@ func TestKeepaliveHasOneHeartbeatInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1)
-		var flying, most counterMax
+		var flying, most tally
 		b.suffer(func(c call) fault {
 			if c.name == "heartbeat" {
 				most.see(flying.add(1))

@@ -11,27 +11,47 @@ type flag struct{ v atomic.Bool }
 func (f *flag) set(on bool) { f.v.Store(on) }
 func (f *flag) get() bool   { return f.v.Load() }
 
-// counterMax counts, or remembers the most it has seen.
-type counterMax struct {
+// tally counts, or remembers the most it has seen.
+type tally struct {
 	mu sync.Mutex
 	n  int
 }
 
-func (c *counterMax) add(d int) int {
+func (c *tally) add(d int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n += d
 	return c.n
 }
 
-func (c *counterMax) see(n int) {
+func (c *tally) see(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n = max(c.n, n)
 }
 
-func (c *counterMax) get() int {
+func (c *tally) get() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.n
+}
+
+// frames remembers what arrived on streams.
+type frames struct {
+	mu                     sync.Mutex
+	count, most, mostBytes int
+}
+
+func (f *frames) see(operations, bytes int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count++
+	f.most = max(f.most, operations)
+	f.mostBytes = max(f.mostBytes, bytes)
+}
+
+func (f *frames) seen() (count, most, mostBytes int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.count, f.most, f.mostBytes
 }

@@ -1,6 +1,9 @@
 package client_test
 
 import (
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -252,5 +255,37 @@ func TestRawCallsGoToTheNextEndpoint(t *testing.T) {
 			t.Error("a call that never left is called ambiguous")
 		}
 		_ = s
+	})
+}
+
+func TestFramesCarryWhatIsQueuedWithinLimits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		s := b.open()
+		b.linked()
+		const operations = 500
+		large := client.WithMetadata(map[string]string{"m": strings.Repeat("x", 4000)})
+		before, _, _ := b.frames.seen()
+		var calls sync.WaitGroup
+		for i := range operations {
+			calls.Go(func() {
+				var opts []client.AcquireOption
+				if i%10 == 0 {
+					opts = append(opts, large)
+				}
+				if _, err := s.TryAcquire(t.Context(), "k"+strconv.Itoa(i), opts...); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		calls.Wait()
+		after, most, mostBytes := b.frames.seen()
+		if sent := after - before; sent > operations/2 {
+			t.Errorf("%d operations took %d frames: nothing was coalesced", operations, sent)
+		}
+		if most > 128 || mostBytes > 40<<10 {
+			t.Errorf("a frame had %d operations and %d bytes", most, mostBytes)
+		}
 	})
 }

@@ -22,7 +22,8 @@ import (
 type world struct {
 	clock *testClock
 	// busy counts the calls being served.
-	busy sync.WaitGroup
+	busy   sync.WaitGroup
+	frames frames
 
 	mu sync.Mutex
 	// fault says what happens to a call; nil means nothing.
