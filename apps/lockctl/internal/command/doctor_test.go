@@ -84,7 +84,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 			t.Parallel()
 			f := newFake()
 			c.spoil(f)
-			d, code := doctor(t, f, "--timeout", "1s")
+			d, code := doctor(t, f, "--timeout", "5s")
 			last := d.Checks[len(d.Checks)-1]
 			if code != 205 || d.OK || last.OK || last.Name != c.fails || len(d.Checks) != c.checks {
 				t.Errorf("code %d, %+v", code, d)

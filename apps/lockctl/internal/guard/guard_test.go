@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -154,19 +155,25 @@ func TestOnLossTheCommandMayEndInPeace(t *testing.T) {
 	}
 }
 
-func TestWithoutRenewalTheGroupIsGoneBeforeTheDeadline(t *testing.T) {
+func TestWithoutRenewalTheGroupIsStopped(t *testing.T) {
 	t.Parallel()
 	tr := newTrace(t)
-	// KILL comes a quarter of the grace, two seconds, before the deadline.
-	const grace = 8 * time.Second
-	deadline := time.Now().Add(grace + 2*time.Second)
-	done := run(command(grace, tr.script(stubborn)), guard.Hold{Left: func() time.Duration { return time.Until(deadline) }}, nil)
+	const grace = 400 * time.Millisecond
+	var deadline atomic.Pointer[time.Time] // nil while the lock is renewed
+	left := func() time.Duration {
+		if d := deadline.Load(); d != nil {
+			return time.Until(*d)
+		}
+		return time.Hour
+	}
+	done := run(command(grace, tr.script(stubborn)), guard.Hold{Left: left}, nil)
 	readStubborn(t, tr)
+	last := time.Now().Add(2 * grace)
+	deadline.Store(&last)
 	o := await(t, done)
-	left := time.Until(deadline)
 	tr.wantGone(t)
-	if o.err != nil || !o.Lost || left <= 0 {
-		t.Errorf("got %+v with %v left, want lost and time left", o, left)
+	if o.err != nil || !o.Lost || o.Code != 137 {
+		t.Errorf("got %+v, want lost, killed", o)
 	}
 }
 

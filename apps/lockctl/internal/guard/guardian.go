@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock/core/clock"
+	"github.com/fencelock/fencelock/core/port"
 )
 
 // Descriptors that the guardian gets from the program.
@@ -30,7 +31,7 @@ const (
 
 // guardian is the process between the program and the command.
 type guardian struct {
-	clock    clock.Boot
+	clock    port.Clock
 	reports  *json.Encoder
 	orders   <-chan order
 	schedule schedule
@@ -71,6 +72,7 @@ func Main(args []string) int {
 	adoptOrphans()
 
 	g := &guardian{
+		clock:    clock.Boot{},
 		reports:  json.NewEncoder(os.NewFile(reportsFD, "reports")),
 		orders:   receive[order](os.NewFile(ordersFD, "orders")),
 		schedule: schedule{grace: grace},

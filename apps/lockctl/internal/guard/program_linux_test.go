@@ -34,7 +34,7 @@ func TestIfTheProgramIsKilledTheGroupIsStopped(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, left, body string }{
 		{"at once where it heeds TERM", "1h", "echo ready >&9; echo ready >&9; while :; do sleep 0.05; done"},
-		{"by force where it does not", "4s", stubborn},
+		{"by force where it does not", "8s", stubborn},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -53,7 +53,7 @@ func TestIfTheProgramIsFrozenTheGroupIsStopped(t *testing.T) {
 	t.Parallel()
 	tr := newTrace(t)
 	// All that a terminal's suspend would hit is frozen, not the program alone.
-	p := startProgram(t, "4s", tr.script(stubborn), &syscall.SysProcAttr{Setpgid: true}, nil)
+	p := startProgram(t, "8s", tr.script(stubborn), &syscall.SysProcAttr{Setpgid: true}, nil)
 	readStubborn(t, tr)
 	if err := unix.Kill(-p.Process.Pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,8 @@
 package guard
 
 import (
+	"encoding/json"
+	"io"
 	"testing"
 	"time"
 )
@@ -64,5 +66,30 @@ func TestAStopIsFinal(t *testing.T) {
 	s.lose(50 * time.Second)
 	if s.deadline != testDeadline || s.killAt != time.Second+testGrace*3/4 || !s.lost {
 		t.Errorf("a stop was put off: %+v", s)
+	}
+}
+
+// stopped is a clock that tests move.
+type stopped struct{ now time.Duration }
+
+func (s *stopped) Elapsed() time.Duration { return s.now }
+
+func TestAnAnswerCountsFromItsQuestion(t *testing.T) {
+	t.Parallel()
+	now := &stopped{now: 10 * time.Second}
+	g := &guardian{clock: now, reports: json.NewEncoder(io.Discard), schedule: schedule{grace: testGrace}}
+	g.ask()
+	now.now = 15 * time.Second // the program was slow, or frozen before or after it looked
+	g.ask()                    // one question at a time
+	if g.asked != 1 {
+		t.Fatalf("asked %d times without an answer", g.asked)
+	}
+	g.obey(order{Answer: 1, Left: 20 * time.Second}, true)
+	if want := 30 * time.Second; g.schedule.deadline != want {
+		t.Errorf("deadline %v, want %v: counted from when the answer came", g.schedule.deadline, want)
+	}
+	g.obey(order{Answer: 2, Left: time.Hour}, true)
+	if want := 30 * time.Second; g.schedule.deadline != want {
+		t.Errorf("an answer to no question moved the deadline to %v", g.schedule.deadline)
 	}
 }
