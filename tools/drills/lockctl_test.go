@@ -3,6 +3,7 @@ package drills_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,6 +56,7 @@ func TestLossEndsTheWholeGroupBeforeTheNextHolderStarts(t *testing.T) {
 			network := testenv.NewProxy(t, s.addr)
 			holder := runLocked(t, "http://"+network.Addr, key, ttl, "0s", stubborn, group)
 			holder.AwaitOutput(t, "holding")
+			t.Cleanup(func() { killGroup(group) })
 			follower := runLocked(t, s.url(), key, ttl, "60s", next, group)
 			eventually(t, "the next holder stands in line", func() bool {
 				return dig(post(t, s, "LockService/Inspect", `{"key":"`+key+`"}`), "waiters") == 1.0
@@ -65,6 +67,17 @@ func TestLossEndsTheWholeGroupBeforeTheNextHolderStarts(t *testing.T) {
 				t.Errorf("when the next holder started: %s\nold holder: %s", follower.Output(), holder.Output())
 			}
 		})
+	}
+}
+
+// killGroup ends what a broken lockctl would leave behind.
+func killGroup(file string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return
+	}
+	if id, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && id > 1 {
+		_ = syscall.Kill(-id, syscall.SIGKILL)
 	}
 }
 

@@ -28,6 +28,8 @@ func Start(t T, env []string, binary string, args ...string) *Process {
 	p := &Process{cmd: exec.Command(binary, args...), out: newOutput(), exited: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	// What the program leaves behind must not keep its end from being noticed.
+	p.cmd.WaitDelay = 5 * time.Second
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("start %s: %v", binary, err)
