@@ -2,6 +2,7 @@ package drills_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,7 +21,7 @@ const stubborn = `trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) &
 echo $$ > "$1.tmp"; mv "$1.tmp" "$1"; echo holding; while :; do sleep 0.1; done`
 
 // next reports whether any process of the group in the file is alive.
-const next = `if kill -0 -- -"$(cat "$1")" 2>/dev/null; then echo GROUP ALIVE; else echo group gone; fi`
+const next = `if kill -s 0 -- -"$(cat "$1")" 2>/dev/null; then echo GROUP ALIVE; else echo group gone; fi`
 
 func runLocked(t *testing.T, server, key, ttl, wait, script string, args ...string) *drills.Process {
 	t.Helper()
@@ -57,6 +58,9 @@ func TestLossEndsTheWholeGroupBeforeTheNextHolderStarts(t *testing.T) {
 			holder := runLocked(t, "http://"+network.Addr, key, ttl, "0s", stubborn, group)
 			holder.AwaitOutput(t, "holding")
 			t.Cleanup(func() { killGroup(group) })
+			if seen, err := exec.CommandContext(t.Context(), "sh", "-c", next, "sh", group).Output(); err != nil || !strings.Contains(string(seen), "GROUP ALIVE") {
+				t.Fatalf("the probe does not see a living group: %q, %v", seen, err)
+			}
 			follower := runLocked(t, s.url(), key, ttl, "60s", next, group)
 			eventually(t, "the next holder stands in line", func() bool {
 				return dig(post(t, s, "LockService/Inspect", `{"key":"`+key+`"}`), "waiters") == 1.0
