@@ -39,10 +39,7 @@ func (h *adminHandler) Revoke(
 func (h *adminHandler) ListSessions(
 	ctx context.Context, req *connect.Request[fencelockv1.ListSessionsRequest],
 ) (*connect.Response[fencelockv1.ListSessionsResponse], error) {
-	page, err := pageOf(req.Msg.GetPageSize(), req.Msg.GetPageToken())
-	if err != nil {
-		return nil, err
-	}
+	page := pageOf(req.Msg.GetPageSize(), req.Msg.GetPageToken())
 	sessions, next, err := h.cfg.Service.ListSessions(ctx, page)
 	if err != nil {
 		return nil, err
@@ -58,10 +55,7 @@ func (h *adminHandler) ListSessions(
 func (h *adminHandler) ListRevocations(
 	ctx context.Context, req *connect.Request[fencelockv1.ListRevocationsRequest],
 ) (*connect.Response[fencelockv1.ListRevocationsResponse], error) {
-	page, err := pageOf(req.Msg.GetPageSize(), req.Msg.GetPageToken())
-	if err != nil {
-		return nil, err
-	}
+	page := pageOf(req.Msg.GetPageSize(), req.Msg.GetPageToken())
 	namespace, err := lock.NewNamespace(req.Msg.GetNamespace())
 	if err != nil {
 		return nil, err

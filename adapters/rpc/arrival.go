@@ -2,7 +2,10 @@ package rpc
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -20,13 +23,28 @@ type arrival struct {
 type arrivalKey struct{}
 
 // stampArrival notes when a request came, and gives its body until bodyLimit to arrive, so that a peer which
-// trickles bytes cannot hold a handler. Handlers end that limit with bodyIsHere.
+// trickles bytes cannot hold a handler. The limit ends with the body: net/http reads on without a deadline to notice
+// a client that leaves (HTTP/1.1), and a stream of HTTP/2 ends only its body.
 func stampArrival(clock port.Clock, bodyLimit time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := &arrival{at: clock.Elapsed(), conn: http.NewResponseController(w)}
 		_ = a.conn.SetReadDeadline(time.Now().Add(bodyLimit)) // not supported: no network behind w, nothing to limit
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), arrivalKey{}, a)))
+		r = r.WithContext(context.WithValue(r.Context(), arrivalKey{}, a))
+		r.Body = body{r.Body}
+		next.ServeHTTP(w, r)
 	})
+}
+
+// body keeps addresses out of what the peer is told about a limit on its body.
+type body struct{ io.ReadCloser }
+
+// Read implements io.Reader.
+func (b body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = os.ErrDeadlineExceeded
+	}
+	return n, err //nolint:wrapcheck // readers compare with io.EOF
 }
 
 // arrivalOf returns the note of stampArrival, which every request carries.
@@ -34,10 +52,6 @@ func arrivalOf(ctx context.Context) *arrival {
 	a, _ := ctx.Value(arrivalKey{}).(*arrival)
 	return a
 }
-
-// bodyIsHere ends the limit on reading. Without it the read deadline would end an HTTP/1.1 call in mid-wait:
-// net/http takes a failed background read for a client that left.
-func (a *arrival) bodyIsHere() { _ = a.conn.SetReadDeadline(time.Time{}) }
 
 // readBefore bounds the next reads.
 func (a *arrival) readBefore(limit time.Duration) { _ = a.conn.SetReadDeadline(time.Now().Add(limit)) }

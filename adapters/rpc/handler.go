@@ -150,7 +150,6 @@ type edge struct{}
 // WrapUnary implements connect.Interceptor.
 func (edge) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-		arrivalOf(ctx).bodyIsHere()
 		if err := ctx.Err(); err != nil {
 			return nil, translate(ctx, err)
 		}

@@ -37,14 +37,11 @@ func duration(field string, d *durationpb.Duration) (time.Duration, error) {
 	return d.AsDuration(), nil
 }
 
-func pageOf(size int32, token string) (port.Page, error) {
-	switch {
-	case size < 0 || size > port.MaxPageSize:
-		return port.Page{}, lock.Invalid("page_size", "must be 1 to 1000, or 0 for the default")
-	case size == 0:
+func pageOf(size int32, token string) port.Page {
+	if size == 0 {
 		size = port.DefaultPageSize
 	}
-	return port.Page{Size: int(size), Token: token}, nil
+	return port.Page{Size: int(size), Token: token}
 }
 
 // grantName is what names one grant in a request.

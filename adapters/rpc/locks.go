@@ -64,10 +64,7 @@ func (h *lockHandler) Inspect(
 func (h *lockHandler) ListLocks(
 	ctx context.Context, req *connect.Request[fencelockv1.ListLocksRequest],
 ) (*connect.Response[fencelockv1.ListLocksResponse], error) {
-	page, err := pageOf(req.Msg.GetPageSize(), req.Msg.GetPageToken())
-	if err != nil {
-		return nil, err
-	}
+	page := pageOf(req.Msg.GetPageSize(), req.Msg.GetPageToken())
 	namespace, err := lock.NewNamespace(req.Msg.GetNamespace())
 	if err != nil {
 		return nil, err
@@ -91,7 +88,6 @@ func (h *lockHandler) ListLocks(
 func (h *lockHandler) WatchLock(
 	ctx context.Context, req *connect.Request[fencelockv1.WatchLockRequest], stream *connect.ServerStream[fencelockv1.WatchLockResponse],
 ) error {
-	arrivalOf(ctx).bodyIsHere()
 	key, err := lock.NewKey(req.Msg.GetNamespace(), req.Msg.GetKey())
 	if err != nil {
 		return err

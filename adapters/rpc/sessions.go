@@ -64,7 +64,6 @@ func (h *sessionHandler) CloseSession(
 func (h *sessionHandler) WatchSession(
 	ctx context.Context, req *connect.Request[fencelockv1.WatchSessionRequest], stream *connect.ServerStream[fencelockv1.WatchSessionResponse],
 ) error {
-	arrivalOf(ctx).bodyIsHere()
 	id, err := lock.ParseSessionID(req.Msg.GetSessionId())
 	if err != nil {
 		return err
