@@ -40,13 +40,11 @@ func TestHeldAnswersComeWhenReleased(t *testing.T) {
 	proxy := testenv.NewProxy(t, serve(t, func(line string) { seen <- line }))
 	conn := dial(t, proxy)
 	ask(t, conn, "before\n", "before\n")
-	<-seen
+	arrived(t, seen, "before\n")
 
 	proxy.HoldAnswers()
 	send(t, conn, "held\n")
-	if got := <-seen; got != "held\n" {
-		t.Fatalf("upstream saw %q, want the request while answers are held", got)
-	}
+	arrived(t, seen, "held\n")
 	silent(t, conn)
 	proxy.ReleaseAnswers()
 	receive(t, conn, "held\n")
@@ -65,9 +63,7 @@ func TestHeldRequestsArriveWhenReleased(t *testing.T) {
 	case <-time.After(short):
 	}
 	proxy.ReleaseRequests()
-	if got := <-seen; got != "held\n" {
-		t.Fatalf("upstream saw %q, want the request", got)
-	}
+	arrived(t, seen, "held\n")
 	receive(t, conn, "held\n")
 }
 
@@ -131,6 +127,19 @@ func TestProxyEndsAConnectionThatItsUpstreamRefuses(t *testing.T) {
 	conn := dial(t, testenv.NewProxy(t, "http://"+nobody))
 	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("read ended with %v, want the end of the connection", err)
+	}
+}
+
+// arrived waits until the upstream has seen the line.
+func arrived(t *testing.T, seen <-chan string, want string) {
+	t.Helper()
+	select {
+	case got := <-seen:
+		if got != want {
+			t.Fatalf("upstream saw %q, want %q", got, want)
+		}
+	case <-time.After(time.Minute):
+		t.Fatalf("upstream never saw %q", want)
 	}
 }
 
