@@ -56,6 +56,7 @@ func allowances() []allowance {
 			// Not the service: a client must work with a server of another version.
 			siblings: []string{domain, "core/port", "core/clock", "contracts/api"},
 			external: []string{connect, protobuf, "golang.org/x/net"},
+			tests:    []string{"core", "contracts/parity", "adapters/rpc"},
 		},
 		{
 			module:   "apps/lockctl",
