@@ -44,7 +44,7 @@ func (b body) Read(p []byte) (int, error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = os.ErrDeadlineExceeded
 	}
-	return n, err //nolint:wrapcheck // readers compare with io.EOF
+	return n, err
 }
 
 // arrivalOf returns the note of stampArrival, which every request carries.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"net"
@@ -207,7 +208,7 @@ func TestASessionOpenedOnOneServerLivesOnAnother(t *testing.T) {
 	store := testenv.Etcd(t)
 	args := []string{
 		"--lock.backend=etcd", "--etcd.endpoints=" + strings.Join(store.Endpoints, ","),
-		"--etcd.prefix=" + strings.ToLower(t.Name()) + "/", "--etcd.data-dir=" + t.TempDir(),
+		"--etcd.prefix=" + rand.Text() + "/", "--etcd.data-dir=" + t.TempDir(),
 	}
 	first, second := launch(t, args...), launch(t, args...)
 	session := first.open(t)
