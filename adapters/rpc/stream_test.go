@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -402,10 +403,15 @@ func TestASlowReaderHoldsUpOnlyItself(t *testing.T) {
 	f := newFixture(t, func(c *rpc.Config) { c.Limits.SendTime = 200 * time.Millisecond })
 	c := f.plain(t)
 	session := c.open(t)
+	large := opAcquire(0, session, "a", "r1", 0).GetAcquire()
+	large.Metadata = map[string]string{"note": strings.Repeat("x", 4000)}
+	if _, err := c.locks.Acquire(t.Context(), connect.NewRequest(large)); err != nil {
+		t.Fatal(err)
+	}
 	slow := f.plain(t).sessions.Attach(t.Context())
 	sent := make(chan error, 1)
 	go func() {
-		// Answers of half a kilobyte that nobody takes: the windows fill, then the slots, then the sending stops.
+		// Answers of four kilobytes that nobody takes: the windows fill, then the slots, then the sending stops.
 		for i := uint64(0); ; i++ {
 			var ops []*fencelockv1.Operation
 			for j := range uint64(100) {
