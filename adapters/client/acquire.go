@@ -134,6 +134,7 @@ func (a *acquisition) run(caller, work context.Context) (*Lock, error) {
 		if !lock.IsRetryable(err) || left <= 0 || work.Err() != nil {
 			return nil, err
 		}
+		a.session.retrying()
 		if cause := pause(work, min(left, pauses.next(retryAfter(err)))); cause != nil {
 			return nil, interrupted(cause)
 		}
@@ -229,9 +230,7 @@ func (a *acquisition) admit(caller context.Context, sent time.Duration, grant *v
 // end, since a withdrawal that overtakes an acquire finds nothing to withdraw.
 func (a *acquisition) withdraw() {
 	s := a.session
-	s.mu.Lock()
-	s.suspectNow()
-	s.mu.Unlock()
+	s.retrying()
 	s.client.detached(func(ctx context.Context) {
 		if a.last != nil {
 			_ = s.client.try(ctx, s.client.cfg.tryTimeout(), func(ctx context.Context) error {

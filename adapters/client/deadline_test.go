@@ -67,14 +67,15 @@ func hardships() []hardship {
 			_ = b.nodes[0].server.Close()
 		}},
 		{name: "answers take a second", faults: beats(fault{answerTakes: time.Second}), survives: true},
-		{name: "answers take three seconds, then the network dies",
-			faults: func(c call, _ bool) fault {
-				if c.name == "heartbeat" {
-					return fault{answerTakes: 3 * time.Second}
-				}
+		{name: "answers take three seconds, then no request arrives", faults: func(c call, _ bool) fault {
+			switch {
+			case c.name != "heartbeat":
 				return fault{}
-			},
-			strike: func(b *bench) { b.nodes[0].wires.shut() }},
+			case c.at > 15*time.Second:
+				return fault{requestLost: true}
+			}
+			return fault{answerTakes: 3 * time.Second}
+		}},
 		{name: "answers take longer than the session", faults: beats(fault{answerTakes: 20 * time.Second})},
 		{name: "requests take longer than the session", faults: beats(fault{requestTakes: 20 * time.Second})},
 		{name: "suspended for longer than the session", strike: func(b *bench) { b.clock.jump(20 * time.Second) }},
@@ -146,7 +147,7 @@ func TestWrongDeadlinesAreCaught(t *testing.T) {
 		name, caughtBy string
 		option         func() client.Option
 	}{
-		{"counts from the arrival", "answers take three seconds, then the network dies",
+		{"counts from the arrival", "answers take three seconds, then no request arrives",
 			func() client.Option { return client.WithReckoner(arrival) }},
 		{"uses more than it was given", "every request lost",
 			func() client.Option { return client.WithReckoner(late) }},
@@ -230,17 +231,39 @@ func TestTimerNeedNotFire(t *testing.T) {
 	})
 }
 
+func TestAnswerAfterTheDeadlineRevivesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		s := b.open()
+		b.linked()
+		elapse(time.Second)
+		b.suffer(func(c call) fault {
+			if c.name == "heartbeat" { // the machine sleeps while the answer is under way
+				time.AfterFunc(50*time.Millisecond, func() { b.clock.jump(8 * time.Second) })
+				return fault{answerTakes: 100 * time.Millisecond}
+			}
+			return fault{}
+		})
+		rest(3 * time.Second)
+		wantCode(t, s.Err(), lock.CodeSessionDead)
+	})
+}
+
 func TestSuspendIsNoticedWithoutAnybodyAsking(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1)
 		l := b.acquire(b.open(), "k")
-		elapse(4 * time.Second) // the first heartbeats are over
+		b.linked()
+		b.nodes[0].wires.shut() // the heartbeats do not notice either
+		elapse(4 * time.Second)
 		b.clock.jump(11 * time.Second)
 		elapse(time.Second)
 		if l.Context().Err() == nil {
 			t.Error("a second after the machine woke up the lock's context still runs")
 		}
+		b.nodes[0].wires.open()
 	})
 }
 

@@ -1,6 +1,10 @@
 package client
 
-import "time"
+import (
+	"time"
+
+	v1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
+)
 
 // Reckoner is the seam for wrong ways to reckon a deadline.
 type Reckoner = func(sent, received, guaranteed time.Duration, margin float64) time.Duration
@@ -22,3 +26,12 @@ func Lazy(option func() Option) Option { return func(c *config) { option()(c) } 
 
 // Preferred is the index of the endpoint that is asked first.
 func (c *Client) Preferred() int { return c.pool.current() }
+
+// Frames cuts queued operations into frames.
+func Frames(ops []*v1.Operation) (frames [][]*v1.Operation) {
+	c := &conn{queue: ops}
+	for frame := c.frame(); len(frame) > 0; frame = c.frame() {
+		frames = append(frames, frame)
+	}
+	return frames
+}

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/proto"
 
 	v1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
 	"github.com/fencelock/fencelock/contracts/api/fencelock/v1/fencelockv1connect"
@@ -151,8 +150,10 @@ func (h *sessionHandler) Attach(ctx context.Context, stream *connect.BidiStream[
 		if err != nil {
 			return nil
 		}
-		w.frames.see(len(frame.GetOperations()), proto.Size(frame))
 		for _, op := range frame.GetOperations() {
+			if h.node.deaf.get() && op.GetCancel() == nil {
+				continue
+			}
 			a.start(ctx, op)
 		}
 	}

@@ -28,6 +28,7 @@ type node struct {
 	down   gate // while shut, dialling is refused
 	wires  gate // while shut, bytes vanish until it opens
 	drain  chan struct{}
+	deaf   flag // streams are not listened to
 	dials  counter
 }
 

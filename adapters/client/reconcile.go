@@ -94,3 +94,10 @@ func lossText(reason v1.LossReason) string {
 // suspectNow makes heartbeats ask for what is held, for a while: a request whose answer
 // was lost may still make a grant that nobody knows. The caller holds mu.
 func (s *Session) suspectNow() { s.suspect = s.client.now() + suspicion }
+
+// retrying is suspectNow for callers that do not hold mu.
+func (s *Session) retrying() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.suspectNow()
+}

@@ -229,6 +229,7 @@ func TestClosedClientHasNoSessionsAndOpensNone(t *testing.T) {
 		b := newBench(t, 1)
 		s := b.open()
 		l := b.acquire(s, "k")
+		b.linked()
 		if err := b.client.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -35,23 +35,3 @@ func (c *tally) get() int {
 	defer c.mu.Unlock()
 	return c.n
 }
-
-// frames remembers what arrived on streams.
-type frames struct {
-	mu                     sync.Mutex
-	count, most, mostBytes int
-}
-
-func (f *frames) see(operations, bytes int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.count++
-	f.most = max(f.most, operations)
-	f.mostBytes = max(f.mostBytes, bytes)
-}
-
-func (f *frames) seen() (count, most, mostBytes int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.count, f.most, f.mostBytes
-}

@@ -1,12 +1,12 @@
 package client_test
 
 import (
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/fencelock/fencelock/adapters/client"
 	v1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
@@ -39,6 +39,30 @@ func TestOperationsGoOverOneStream(t *testing.T) {
 		}
 		if now := b.nodes[0].dials.get(); now != dials {
 			t.Errorf("%d more connections were opened", now-dials)
+		}
+	})
+}
+
+func TestNewStreamIsToldOfEverySession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 2)
+		for range 3 {
+			b.open()
+		}
+		b.linked()
+		elapse(10 * time.Millisecond)
+		close(b.nodes[0].drain)
+		elapse(time.Second)
+		b.linked()
+		told := 0
+		for _, c := range b.seen("heartbeat") {
+			if c.stream && c.node == b.nodes[1] {
+				told++
+			}
+		}
+		if told != 3 || b.clock.Elapsed() > 3*time.Second { // the next heartbeat is due after 3s
+			t.Errorf("%d sessions were presented by %v, want 3", told, b.clock.Elapsed())
 		}
 	})
 }
@@ -258,34 +282,56 @@ func TestRawCallsGoToTheNextEndpoint(t *testing.T) {
 	})
 }
 
-func TestFramesCarryWhatIsQueuedWithinLimits(t *testing.T) {
+func TestDeafStreamIsReplaced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1)
 		s := b.open()
 		b.linked()
-		const operations = 500
-		large := client.WithMetadata(map[string]string{"m": strings.Repeat("x", 4000)})
-		before, _, _ := b.frames.seen()
-		var calls sync.WaitGroup
-		for i := range operations {
-			calls.Go(func() {
-				var opts []client.AcquireOption
-				if i%10 == 0 {
-					opts = append(opts, large)
-				}
-				if _, err := s.TryAcquire(t.Context(), "k"+strconv.Itoa(i), opts...); err != nil {
-					t.Error(err)
-				}
-			})
+		b.nodes[0].deaf.set(true)
+		done := make(chan error, 1)
+		start := b.clock.Elapsed()
+		go func() {
+			_, err := s.Acquire(t.Context(), "k")
+			done <- err
+		}()
+		time.AfterFunc(5*time.Second, func() { b.nodes[0].deaf.set(false) })
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
-		calls.Wait()
-		after, most, mostBytes := b.frames.seen()
-		if sent := after - before; sent > operations/2 {
-			t.Errorf("%d operations took %d frames: nothing was coalesced", operations, sent)
-		}
-		if most > 128 || mostBytes > 40<<10 {
-			t.Errorf("a frame had %d operations and %d bytes", most, mostBytes)
+		if took := b.clock.Elapsed() - start; took > 10*time.Second {
+			t.Errorf("granted after %v: the acquire hung on the old stream", took)
 		}
 	})
+}
+
+func TestFramesAreBounded(t *testing.T) {
+	t.Parallel()
+	var ops []*v1.Operation
+	for i := range 1000 {
+		acquire := &v1.AcquireRequest{Key: "k"}
+		if i >= 500 {
+			acquire.Metadata = map[string]string{"m": strings.Repeat("x", 4000)}
+		}
+		ops = append(ops, &v1.Operation{Call: &v1.Operation_Acquire{Acquire: acquire}})
+	}
+	sent := 0
+	frames := client.Frames(ops)
+	if least := 500/128 + 500/8; len(frames) > least+5 { // small ones, and those of 4 KB
+		t.Errorf("%d frames where %d would do", len(frames), least)
+	}
+	for _, frame := range frames {
+		if size := proto.Size(&v1.AttachRequest{Operations: frame}); len(frame) > 128 || size > 33<<10 {
+			t.Errorf("a frame has %d operations and %d bytes", len(frame), size)
+		}
+		for _, op := range frame {
+			if op != ops[sent] {
+				t.Fatal("an operation is lost or out of order")
+			}
+			sent++
+		}
+	}
+	if sent != len(ops) {
+		t.Errorf("%d operations were sent, want %d", sent, len(ops))
+	}
 }

@@ -22,8 +22,7 @@ import (
 type world struct {
 	clock *testClock
 	// busy counts the calls being served.
-	busy   sync.WaitGroup
-	frames frames
+	busy sync.WaitGroup
 
 	mu sync.Mutex
 	// fault says what happens to a call; nil means nothing.
