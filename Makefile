@@ -56,8 +56,8 @@ parity: images-if-docker ## Run the parity suite on every backend and compare wh
 	go run ./contracts/parity/report reference=bin/parity/reference.json etcd=bin/parity/etcd.json
 
 .PHONY: bench
-bench: ## Measure, and print what was measured (ARGS=... are passed on).
-	go run ./tools/bench $(ARGS)
+bench: ## Measure, and print what was measured (ARGS=...; default: wake).
+	go run ./tools/bench $(or $(ARGS),wake)
 
 .PHONY: images
 images: ## Pull or build the container images that the tests use.

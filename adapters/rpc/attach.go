@@ -118,8 +118,7 @@ func (s *attached) read() error {
 // write sends frames until finish, and tells the peer once when the server drains.
 func (s *attached) write() {
 	out := newSender(s.arrival, s.cfg.Limits.SendTime)
-	grace := time.NewTimer(time.Hour)
-	defer grace.Stop()
+	var grace <-chan time.Time // set once draining
 	draining := s.draining
 	for {
 		select {
@@ -128,8 +127,8 @@ func (s *attached) write() {
 		case <-draining:
 			draining = nil
 			s.out.tell(&fencelockv1.SessionEvent{Event: &fencelockv1.SessionEvent_Draining{Draining: &fencelockv1.Draining{}}})
-			grace.Reset(s.cfg.Limits.DrainGrace)
-		case <-grace.C:
+			grace = time.After(s.cfg.Limits.DrainGrace)
+		case <-grace:
 			s.setDrained()
 			s.arrival.stopReading()
 		case <-s.finish:
