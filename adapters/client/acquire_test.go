@@ -100,7 +100,7 @@ func TestRetryableErrorsAreRetriedAndOthersAreNot(t *testing.T) {
 		if n := len(b.seen("acquire")); n != 3 {
 			t.Errorf("%d acquires were sent, want 3", n)
 		}
-		b.suffer(func(c call) fault { return fault{err: lock.ErrDenied} })
+		b.suffer(func(call) fault { return fault{err: lock.ErrDenied} })
 		_, err = b.client.OpenSession(t.Context(), "tester")
 		wantCode(t, err, lock.CodeDenied)
 		if n := len(b.seen("open")); n != 2 {

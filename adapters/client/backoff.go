@@ -25,7 +25,7 @@ func (b *backoff) next(atLeast time.Duration) time.Duration {
 		limit = min(b.most, b.base<<b.failures)
 	}
 	b.failures++
-	return atLeast + rand.N(limit) + 1
+	return atLeast + rand.N(limit) + 1 //nolint:gosec // jitter is no secret
 }
 
 // pause sleeps, or returns the context's cause if that ends first.
@@ -34,7 +34,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return context.Cause(ctx) //nolint:wrapcheck // the reason as it is
 	case <-timer.C:
 		return nil
 	}

@@ -117,8 +117,7 @@ func (c *Client) detached(clean func(ctx context.Context)) {
 
 // retryAfter is the pause that an error suggests.
 func retryAfter(err error) time.Duration {
-	var e *lock.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*lock.Error](err); ok {
 		return e.RetryAfter
 	}
 	return 0

@@ -28,7 +28,7 @@ type Client struct {
 	adminRPC   fencelockv1connect.AdminServiceClient
 
 	// ctx is the life of everything that the client runs; Close ends it.
-	ctx     context.Context
+	ctx     context.Context //nolint:containedctx // this type is that life
 	stop    context.CancelFunc
 	loops   sync.WaitGroup // keepalives, watchers, the stream
 	tidying sync.WaitGroup // bounded clean-ups

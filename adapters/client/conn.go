@@ -79,7 +79,7 @@ func (c *conn) serve(ctx context.Context, ready func()) error {
 	})
 	defer impatience.Stop()
 	var sender sync.WaitGroup
-	sender.Go(func() { c.send(ctx, cancel, stream) })
+	sender.Go(func() { c.send(ctx, stream) })
 	err := c.receive(stream, func() {
 		impatience.Stop()
 		ready()
@@ -95,10 +95,7 @@ func (c *conn) serve(ctx context.Context, ready func()) error {
 }
 
 // send writes whatever is queued as one frame, as long as there is something.
-func (c *conn) send(
-	ctx context.Context, cancel context.CancelCauseFunc,
-	stream *connect.BidiStreamForClient[v1.AttachRequest, v1.AttachResponse],
-) {
+func (c *conn) send(ctx context.Context, stream *connect.BidiStreamForClient[v1.AttachRequest, v1.AttachResponse]) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -139,7 +136,7 @@ func (c *conn) receive(
 	for {
 		msg, err := stream.Receive()
 		if err != nil {
-			return err
+			return err //nolint:wrapcheck // its code decides how long to leave the stream alone
 		}
 		c.lastFrame.Store(int64(c.client.now()))
 		for _, result := range msg.GetResults() {
@@ -165,7 +162,7 @@ func (c *conn) begin(op *v1.Operation) (*flight, error) {
 	}
 	c.lastID++
 	op.Id = c.lastID
-	c.pending[op.Id] = f
+	c.pending[c.lastID] = f
 	c.queue = append(c.queue, op)
 	select {
 	case c.wake <- struct{}{}:

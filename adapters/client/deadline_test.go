@@ -85,6 +85,7 @@ func hardships() []hardship {
 
 // endure runs a hardship and says what was seen.
 func endure(t *testing.T, h hardship, opts ...client.Option) (v verdict) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1, append([]client.Option{client.WithSafetyMargin(0.05)}, opts...)...)
 		var struck flag

@@ -53,8 +53,7 @@ var errClosed = &lock.Error{Code: lock.CodeInvalid, Message: "the client is clos
 // interrupted is the error of a call that its context ended. errors.Is finds
 // the context's own error in it.
 func interrupted(cause error) *lock.Error {
-	var known *lock.Error
-	if errors.As(cause, &known) {
+	if known, ok := errors.AsType[*lock.Error](cause); ok {
 		return known
 	}
 	return lock.Contention("the call was given up", true, cause)
@@ -71,22 +70,35 @@ func settled(err error) error {
 	return &known
 }
 
-// codes is the one table from the wire's codes to the closed set.
-var codes = map[v1.ErrorCode]lock.Code{
-	v1.ErrorCode_ERROR_CODE_LOCK_LOST:        lock.CodeLost,
-	v1.ErrorCode_ERROR_CODE_SESSION_DEAD:     lock.CodeSessionDead,
-	v1.ErrorCode_ERROR_CODE_CONTENTION:       lock.CodeContention,
-	v1.ErrorCode_ERROR_CODE_NOT_LEADER:       lock.CodeNotLeader,
-	v1.ErrorCode_ERROR_CODE_TOO_MANY_WAITERS: lock.CodeTooManyWaiters,
-	v1.ErrorCode_ERROR_CODE_INVALID:          lock.CodeInvalid,
-	v1.ErrorCode_ERROR_CODE_DENIED:           lock.CodeDenied,
-	v1.ErrorCode_ERROR_CODE_FENCED_OUT:       lock.CodeFencedOut,
-	v1.ErrorCode_ERROR_CODE_UNSAFE_STORE:     lock.CodeUnsafeStore,
+// codeOf is the one table from the wire's codes to the closed set.
+func codeOf(code v1.ErrorCode) (known lock.Code, ok bool) {
+	switch code {
+	case v1.ErrorCode_ERROR_CODE_LOCK_LOST:
+		return lock.CodeLost, true
+	case v1.ErrorCode_ERROR_CODE_SESSION_DEAD:
+		return lock.CodeSessionDead, true
+	case v1.ErrorCode_ERROR_CODE_CONTENTION:
+		return lock.CodeContention, true
+	case v1.ErrorCode_ERROR_CODE_NOT_LEADER:
+		return lock.CodeNotLeader, true
+	case v1.ErrorCode_ERROR_CODE_TOO_MANY_WAITERS:
+		return lock.CodeTooManyWaiters, true
+	case v1.ErrorCode_ERROR_CODE_INVALID:
+		return lock.CodeInvalid, true
+	case v1.ErrorCode_ERROR_CODE_DENIED:
+		return lock.CodeDenied, true
+	case v1.ErrorCode_ERROR_CODE_FENCED_OUT:
+		return lock.CodeFencedOut, true
+	case v1.ErrorCode_ERROR_CODE_UNSAFE_STORE:
+		return lock.CodeUnsafeStore, true
+	case v1.ErrorCode_ERROR_CODE_UNSPECIFIED:
+	}
+	return "", false
 }
 
 // fromDetail rebuilds the service's error.
 func fromDetail(d *v1.ErrorDetail) *lock.Error {
-	code, known := codes[d.GetCode()]
+	code, known := codeOf(d.GetCode())
 	if !known { // a newer server: its own word on retrying decides
 		code = lock.CodeInvalid
 		if d.GetSafeToRetry() {
@@ -114,8 +126,7 @@ func Translate(err error) error {
 	}
 	var wire *connect.Error
 	if !errors.As(err, &wire) {
-		var known *lock.Error
-		if errors.As(err, &known) {
+		if _, ok := errors.AsType[*lock.Error](err); ok {
 			return err
 		}
 		return lock.Contention("the call failed", !notSent(err), err)

@@ -7,26 +7,42 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/adapters/client"
+	"github.com/fencelock/fencelock/contracts/parity/reference"
 	"github.com/fencelock/fencelock/core/lock"
 )
 
-func Example() {
-	c, err := client.New([]string{"http://127.0.0.1:8470"})
+// exampleClient is a client of a server that the example starts.
+func exampleClient() (c *client.Client, stop func()) {
+	world := reference.New()
+	address, _, stopServer, err := serve(context.Background(), world)
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
-	defer c.Close()
-	err = c.Do(context.Background(), "payout:4711", func(ctx context.Context, token lock.Token) error {
-		// Work with ctx, and present the token with every write.
+	c, err = client.New([]string{address})
+	if err != nil {
+		panic(err)
+	}
+	return c, func() {
+		_ = c.Close()
+		stopServer()
+		world.Close()
+	}
+}
+
+func Example() {
+	c, stop := exampleClient() // client.New([]string{"http://127.0.0.1:8470"})
+	defer stop()
+	err := c.Do(context.Background(), "payout:4711", func(_ context.Context, token lock.Token) error {
+		fmt.Println("working under token", token) // present it with every write
 		return nil
 	}, client.WithWait(5*time.Second))
 	switch {
 	case errors.Is(err, lock.ErrHeld):
-		// Somebody else is at it.
+		fmt.Println("somebody else is at it")
 	case errors.Is(err, lock.ErrLost):
-		// The lock was lost before the function returned.
+		fmt.Println("the lock was lost before the function returned")
 	}
+	// Output: working under token 1
 }
 
 func ExampleNew() {
@@ -36,22 +52,31 @@ func ExampleNew() {
 }
 
 func ExampleSession_Acquire() {
-	run := func(ctx context.Context, s *client.Session) error {
-		l, err := s.Acquire(ctx, "payout:4711", client.WithWait(5*time.Second), client.WithLease(time.Minute))
-		if held, ok := errors.AsType[*client.HeldError](err); ok {
-			return fmt.Errorf("try again later, %s is at it", held.Owner)
-		}
-		if err != nil {
-			return err
-		}
-		// Release even if ctx has ended by then.
-		defer l.Release(context.WithoutCancel(ctx))
-		select {
-		case <-l.Context().Done():
-			return context.Cause(l.Context())
-		default:
-			return l.CheckStillHeld()
-		}
+	c, stop := exampleClient()
+	defer stop()
+	ctx := context.Background()
+	s, err := c.OpenSession(ctx, "worker-1")
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
-	_ = run
+	l, err := s.Acquire(ctx, "payout:4711", client.WithWait(5*time.Second), client.WithLease(time.Minute))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = s.TryAcquire(ctx, "payout:4711") // a session does not re-enter
+	if held, ok := errors.AsType[*client.HeldError](err); ok {
+		fmt.Println("held by", held.Owner)
+	}
+	fmt.Println("still held:", l.CheckStillHeld() == nil)
+	outcome, err := l.Release(context.WithoutCancel(ctx)) // also if ctx has ended by then
+	fmt.Println(outcome, err)
+	_, err = s.Close(ctx)
+	fmt.Println(err)
+	// Output:
+	// held by worker-1
+	// still held: true
+	// released <nil>
+	// <nil>
 }

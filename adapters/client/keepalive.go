@@ -49,7 +49,7 @@ func (s *Session) keepAlive() {
 func (s *Session) untilBeat() bool {
 	s.mu.Lock()
 	third := (s.deadline - s.sent) / beatsPerDeadline
-	due := s.sent + third - rand.N(third/8+1)
+	due := s.sent + third - rand.N(third/8+1) //nolint:gosec // jitter is no secret
 	s.mu.Unlock()
 	due = max(due, s.client.now()+minBeatGap)
 	for s.client.now() < due {

@@ -70,11 +70,15 @@ func (l *link) run(ctx context.Context) {
 func (l *link) once(ctx context.Context) error {
 	c := newConn(l.client, l.client.pool.current())
 	ready := make(chan struct{})
-	ended := make(chan error, 1)
-	l.client.loops.Go(func() { ended <- c.serve(ctx, func() { close(ready) }) })
+	ended := make(chan struct{})
+	var failure error
+	l.client.loops.Go(func() {
+		defer close(ended)
+		failure = c.serve(ctx, func() { close(ready) })
+	})
 	select {
-	case err := <-ended:
-		return err // unary calls do the work meanwhile, and find out which endpoints do not
+	case <-ended:
+		return failure // unary calls do the work meanwhile, and find out which endpoints do not
 	case <-ready:
 	}
 	l.swap(nil, c)

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -18,7 +19,7 @@ type Lock struct {
 	leased time.Duration
 	// retried: the acquire was sent more than once, so a copy may still be under way.
 	retried bool
-	ctx     context.Context
+	ctx     context.Context //nolint:containedctx // what Context returns
 	cancel  context.CancelCauseFunc
 
 	// Guarded by the session's mu.
@@ -128,16 +129,16 @@ func (l *Lock) extended(sent, lease time.Duration, resp *v1.ExtendResponse, err 
 	s := l.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch lock.CodeOf(err) {
-	case lock.CodeLost:
+	switch {
+	case errors.Is(err, lock.ErrLost):
 		l.lose("the grant is over")
-	case lock.CodeSessionDead:
+	case errors.Is(err, lock.ErrSessionDead):
 		s.finish(err, false)
 	}
-	if over := l.held(); over != nil || err != nil {
-		if over != nil {
-			return over
-		}
+	if over := l.held(); over != nil {
+		return over
+	}
+	if err != nil {
 		return err
 	}
 	if l.deadline == 0 || resp.GetGrant().GetLeaseRemaining() == nil {

@@ -153,7 +153,7 @@ func (w *wire) pump() {
 		case <-w.wake:
 		case <-w.cut:
 			open = false
-			_ = w.Conn.SetWriteDeadline(time.Now().Add(time.Second)) // the other end may be closing, too
+			_ = w.SetWriteDeadline(time.Now().Add(time.Second)) // the other end may be closing, too
 		}
 		if !w.gate.pass(w.cut) {
 			return

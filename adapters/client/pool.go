@@ -111,15 +111,15 @@ func (p *pool) Do(req *http.Request) (*http.Response, error) {
 			return resp, nil
 		}
 		if errors.Is(req.Context().Err(), context.Canceled) {
-			return nil, err
+			return nil, err //nolint:wrapcheck // Connect judges it
 		}
 		p.fail(endpoint)
 		if tries >= len(p.endpoints) || !notSent(err) || req.GetBody == nil || req.Context().Err() != nil {
-			return nil, err
+			return nil, err //nolint:wrapcheck // Connect judges it
 		}
 		body, rewindErr := req.GetBody()
 		if rewindErr != nil {
-			return nil, err
+			return nil, err //nolint:wrapcheck // Connect judges it
 		}
 		req = req.Clone(req.Context())
 		req.Body = body
@@ -151,5 +151,5 @@ type pinned struct {
 
 // Do implements [connect.HTTPClient].
 func (p *pinned) Do(req *http.Request) (*http.Response, error) {
-	return p.transport.RoundTrip(p.pool.address(req, p.endpoint))
+	return p.transport.RoundTrip(p.pool.address(req, p.endpoint)) //nolint:wrapcheck // Connect judges it
 }

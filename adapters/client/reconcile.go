@@ -14,7 +14,7 @@ import (
 func (s *Session) believed(unary, check bool, req *v1.HeartbeatRequest) []holding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !check && !s.ask && s.client.now() >= s.suspect && !(unary && len(s.locks) > 0) {
+	if !check && !s.ask && s.client.now() >= s.suspect && (!unary || len(s.locks) == 0) {
 		return nil
 	}
 	held := make([]holding, 0, len(s.locks))
@@ -87,6 +87,7 @@ func lossText(reason v1.LossReason) string {
 		return "the grant was revoked"
 	case v1.LossReason_LOSS_REASON_LAPSED:
 		return "the lease of the grant lapsed"
+	case v1.LossReason_LOSS_REASON_UNSPECIFIED:
 	}
 	return "the grant is over"
 }

@@ -33,28 +33,36 @@ func (silent) Observe(context.Context, port.Event) {}
 // realServer serves a world as a lock server does, over TCP.
 func realServer(t *testing.T, world *reference.World) (address string, drain func()) {
 	t.Helper()
+	address, drain, stop, err := serve(t.Context(), world)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return address, drain
+}
+
+func serve(ctx context.Context, world *reference.World) (address string, drain, stop func(), err error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, nil, err
+	}
 	svc := service.New(world.Client().Backend(), service.Config{}, clock.Boot{}, silent{})
 	svc.Start()
-	t.Cleanup(svc.Close)
 	handler := rpc.New(rpc.Config{
 		Service: svc, Clock: clock.Boot{}, Ready: svc.Ping,
 		Info: rpc.Info{Version: "test", SessionTTL: lock.DefaultTTL, SafetyMargin: client.DefaultSafetyMargin},
 	})
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	server := rpc.NewServer(handler, slog.New(slog.DiscardHandler))
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
 		_ = server.Serve(listener)
 	}()
-	t.Cleanup(func() {
+	return "http://" + listener.Addr().String(), handler.Drain, func() {
 		_ = server.Close()
 		<-served
-	})
-	return "http://" + listener.Addr().String(), handler.Drain
+		svc.Close()
+	}, nil
 }
 
 func realClient(t *testing.T, endpoints []string, opts ...client.Option) *client.Client {

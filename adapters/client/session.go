@@ -48,7 +48,7 @@ type Session struct {
 	id     lock.SessionID
 	ttl    time.Duration
 	// ctx ends with the session; its cause is Err.
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // this type is that life
 	cancel context.CancelCauseFunc
 	// kick wakes the watcher, beat the keepalive; one pending signal each.
 	kick, beat chan struct{}

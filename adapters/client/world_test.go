@@ -197,7 +197,7 @@ func (w *world) acquire(req *v1.AcquireRequest) (*v1.AcquireResponse, error) {
 	if g == nil {
 		w.token++
 		g = &grant{session: req.GetSessionId(), requestID: req.GetRequestId(), token: w.token}
-		if req.Lease != nil {
+		if req.GetLease() != nil {
 			g.ends = now + req.GetLease().AsDuration()
 		}
 		w.grants[req.GetKey()] = g
@@ -225,14 +225,16 @@ func (w *world) acquireWaiting(ctx context.Context, c call, req *v1.AcquireReque
 			}
 			changed := w.changed
 			w.mu.Unlock()
+			again := true
 			select {
 			case <-changed:
 			case <-timeout.C:
-				ctx = nil
-			case <-done(ctx):
+				again = false
+			case <-ctx.Done():
+				again = false
 			}
 			w.mu.Lock()
-			if ctx == nil || ctx.Err() != nil {
+			if !again {
 				return nil
 			}
 			w.pass()
@@ -240,8 +242,6 @@ func (w *world) acquireWaiting(ctx context.Context, c call, req *v1.AcquireReque
 	})
 	return resp, err
 }
-
-func done(ctx context.Context) <-chan struct{} { return ctx.Done() }
 
 func (w *world) extend(req *v1.ExtendRequest) (*v1.ExtendResponse, error) {
 	g := w.grants[req.GetKey()]
