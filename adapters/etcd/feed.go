@@ -53,8 +53,7 @@ func (f *feed) subscribe() *subscription {
 		sub.send(port.FeedEvent{Kind: port.Resync})
 	}
 	if !f.open {
-		f.open = true
-		f.store.work.Go(f.run)
+		f.open = f.store.spawn(f.run)
 	}
 	return sub
 }

@@ -242,8 +242,9 @@ func TestAnyStoreRenewsAnySession(t *testing.T) {
 
 // TestDyingSessionsDelayNobody: thousands of sessions have run out and wait to be revoked, and some
 // of them heartbeat too late. A renewal of such a lease blocks the stream that it is on.
+//
+//nolint:paralleltest // It asserts a time, so the other tests of the package must not load the machine meanwhile.
 func TestDyingSessionsDelayNobody(t *testing.T) {
-	t.Parallel()
 	t.Run("with side streams", func(t *testing.T) {
 		t.Parallel()
 		if slowest := dyingSessions(t, func(cfg etcd.Config) etcd.Config { return cfg }); slowest > time.Second {
@@ -261,7 +262,7 @@ func TestDyingSessionsDelayNobody(t *testing.T) {
 // dyingSessions returns how long the slowest healthy heartbeat took.
 func dyingSessions(t *testing.T, change func(etcd.Config) etcd.Config) time.Duration {
 	t.Helper()
-	const dying, late, healthy, ttl = 6000, 8, 20, 5 * time.Second
+	const dying, late, healthy, ttl = 6000, 8, 20, 15 * time.Second
 	server, prefix := testenv.StartEtcd(t), freshPrefix()
 	p := &place{
 		Store: dial(t, server.Endpoints, change(config(prefix))), t: t,
@@ -336,7 +337,7 @@ func openTogether(p *place, n int, ttl time.Duration) []doom {
 				p.t.Fatalf("%d of %d sessions lived until all were open", len(doomed), n)
 			}
 			return doomed
-		case <-time.After(ttl / 5):
+		case <-time.After(time.Second):
 			renewAll(p)
 		}
 	}

@@ -53,9 +53,8 @@ func (h *hub) register(key lock.Key) *wake {
 	}
 	h.waits[key][w] = struct{}{}
 	h.idle = false
-	if !h.open && h.store.life.Err() == nil {
-		h.open = true
-		h.store.work.Go(h.run)
+	if !h.open {
+		h.open = h.store.spawn(h.run)
 	}
 	return w
 }

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -51,8 +52,9 @@ func (s *Store) OpenSession(ctx context.Context, req port.OpenRequest) (lock.Ses
 }
 
 // CloseSession implements port.SessionRegistry. The end of the lease is the one step that
-// frees everything. How many grants that ended is read off a watch that was in place before: the
-// deletions at the revision of that step, no matter what happened a moment earlier.
+// frees everything. How many grants that ended is read off a watch: the deletions at the revision
+// of that step, whatever happened a moment earlier. The watch is opened at the same time, so that a
+// close needs no answer before it is sent.
 func (s *Store) CloseSession(ctx context.Context, id lock.SessionID) (int, error) {
 	m, err := s.members.find(ctx, id)
 	if err != nil {
@@ -60,10 +62,9 @@ func (s *Store) CloseSession(ctx context.Context, id lock.SessionID) (int, error
 	}
 	ctx, cancel := s.call(ctx)
 	defer cancel()
-	deletions := s.clients.Watcher.Watch(ctx, s.keys.folder(grantFolder), clientv3.WithRange(s.keys.folder(afterCaps)),
-		clientv3.WithFilterPut(), clientv3.WithPrevKV(), clientv3.WithCreatedNotify())
-	if created := <-deletions; created.Err() != nil || !created.Created {
-		return 0, translate(cmpErr(created.Err(), ctx.Err(), errWatchEnded), reads)
+	opened := make(chan clientv3.WatchChan, 1)
+	if !s.spawn(func() { opened <- s.deletions(ctx, 0) }) { // ends with ctx
+		return 0, translate(errClosed, reads)
 	}
 	rev, ended, err := s.endLease(ctx, m.lease)
 	if err != nil {
@@ -73,21 +74,27 @@ func (s *Store) CloseSession(ctx context.Context, id lock.SessionID) (int, error
 	if !ended {
 		return 0, nil
 	}
-	return s.countEnded(ctx, deletions, id, rev)
+	events := <-opened
+	created := <-events
+	if created.Err() != nil || !created.Created {
+		return 0, translate(cmp.Or(created.Err(), ctx.Err(), errWatchEnded), writes)
+	}
+	if created.Header.GetRevision() >= rev {
+		// It came too late. One from the past takes up to 100 ms and misses nothing.
+		events = s.deletions(ctx, rev)
+	}
+	return s.countEnded(ctx, events, id, rev)
+}
+
+// deletions watches for the end of grants, of sessions and of leases of grants, from a revision
+// on; 0 is now.
+func (s *Store) deletions(ctx context.Context, rev int64) clientv3.WatchChan {
+	return s.clients.Watcher.Watch(ctx, s.keys.folder(grantFolder), clientv3.WithRange(s.keys.folder(afterCaps)),
+		clientv3.WithFilterPut(), clientv3.WithPrevKV(), clientv3.WithCreatedNotify(), clientv3.WithRev(rev))
 }
 
 // errWatchEnded is the cause where a watch ends and does not say why.
 var errWatchEnded = errors.New("the watch ended")
-
-// cmpErr returns the first error.
-func cmpErr(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // countEnded counts the live grants that ended at the revision together with the session's record.
 func (s *Store) countEnded(
@@ -117,7 +124,7 @@ func (s *Store) countEnded(
 			}
 		}
 	}
-	return 0, translate(cmpErr(ctx.Err(), errWatchEnded), writes)
+	return 0, translate(cmp.Or(ctx.Err(), errWatchEnded), writes)
 }
 
 // countLimits counts which of the keys had a lease of their own just before

@@ -96,10 +96,11 @@ type Store struct {
 	gate      *gate
 
 	// life bounds everything the Store does on its own; work counts it.
-	life   context.Context //nolint:containedctx // It is the life of the Store, not of a call.
-	end    context.CancelFunc
-	work   sync.WaitGroup
-	closed sync.Once
+	life    context.Context //nolint:containedctx // It is the life of the Store, not of a call.
+	end     context.CancelFunc
+	work    sync.WaitGroup
+	closing sync.Mutex
+	closed  bool
 	// close ends what Dial opened.
 	close func() error
 }
@@ -178,19 +179,37 @@ func (s *Store) Backend() port.Backend {
 func (s *Store) BackendID() string { return "etcd" }
 
 // Close ends everything the Store does on its own and waits for it. Sessions and grants stay as they are;
-// subscriptions end; calls in flight fail.
+// subscriptions end; calls in flight fail. It may be called more than once.
 func (s *Store) Close() error {
-	var err error
-	s.closed.Do(func() {
-		s.end()
-		s.feed.endAll()
-		s.work.Wait()
-		err = s.watermark.save()
-		if s.close != nil {
-			err = errors.Join(err, s.close())
-		}
-	})
+	s.closing.Lock()
+	again := s.closed
+	s.closed = true
+	s.closing.Unlock()
+	if again {
+		return nil
+	}
+	s.end()
+	s.feed.endAll()
+	s.work.Wait()
+	err := s.watermark.save()
+	if s.close != nil {
+		err = errors.Join(err, s.close())
+	}
 	return err
+}
+
+// errClosed is the cause where a call comes after Close.
+var errClosed = errors.New("the store is closed")
+
+// spawn starts work that Close waits for; false after Close.
+func (s *Store) spawn(work func()) bool {
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	if s.closed {
+		return false
+	}
+	s.work.Go(work)
+	return true
 }
 
 // call returns the context of one call to the store: it ends with ctx or with the Store, and

@@ -44,7 +44,9 @@ func newStream(h *heart) *stream {
 		heart: h, pending: map[int64]*beat{}, wake: make(chan struct{}, 1), heard: h.store.now(),
 	}
 	st.ctx, st.end = h.leader()
-	h.store.work.Go(st.run)
+	if !h.store.spawn(st.run) {
+		st.fail(errClosed)
+	}
 	return st
 }
 
