@@ -177,13 +177,16 @@ func TestWaitIsSentAndBoundsTheCall(t *testing.T) {
 func TestAcquireWithoutABoundWaitsForTheContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, 1)
-		b.acquire(b.open(), "k")
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
+		b := newBench(t, 1, client.WithUnaryOnly())
+		b.acquire(b.open(client.WithTTL(lock.MaxTTL)), "k")
+		ctx, cancel := context.WithTimeout(t.Context(), 61*time.Minute) // longer than a server lets wait
 		defer cancel()
-		_, err := b.open().Acquire(ctx, "k")
+		_, err := b.open(client.WithTTL(lock.MaxTTL)).Acquire(ctx, "k")
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error = %v, want the context's", err)
+		}
+		if n := len(b.seen("acquire")); n != 3 {
+			t.Errorf("%d acquires were sent, want the holder's and two that share the wait", n)
 		}
 	})
 }

@@ -58,9 +58,9 @@ func New(endpoints []string, opts ...Option) (*Client, error) {
 	c := &Client{
 		cfg:        cfg,
 		pool:       p,
-		sessionRPC: fencelockv1connect.NewSessionServiceClient(p, baseURL),
-		lockRPC:    fencelockv1connect.NewLockServiceClient(p, baseURL),
-		adminRPC:   fencelockv1connect.NewAdminServiceClient(p, baseURL),
+		sessionRPC: fencelockv1connect.NewSessionServiceClient(p, baseURL, plain()),
+		lockRPC:    fencelockv1connect.NewLockServiceClient(p, baseURL, plain()),
+		adminRPC:   fencelockv1connect.NewAdminServiceClient(p, baseURL, plain()),
 		sessions:   map[string]*Session{},
 		ctx:        life,
 		stop:       stop,
@@ -68,6 +68,9 @@ func New(endpoints []string, opts ...Option) (*Client, error) {
 	c.link = &link{client: c}
 	return c, nil
 }
+
+// plain asks for answers that are not compressed: they are too small to gain from it.
+func plain() connect.ClientOption { return connect.WithAcceptCompression("gzip", nil, nil) }
 
 // bounded ends a dial with the client and after a time: a transport goes on
 // dialling for a request that has long been given up.

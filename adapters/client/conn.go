@@ -68,7 +68,7 @@ func (c *conn) serve(ctx context.Context, ready func()) error {
 	c.mu.Unlock()
 	defer c.transport.CloseIdleConnections()
 	defer cancel(nil)
-	rpc := fencelockv1connect.NewSessionServiceClient(&pinned{c.client.pool, c.endpoint, c.transport}, baseURL)
+	rpc := fencelockv1connect.NewSessionServiceClient(&pinned{c.client.pool, c.endpoint, c.transport}, baseURL, plain())
 	stream := rpc.Attach(ctx)
 	// While a request's body is open, HTTP/2 does not heed the end of its context.
 	defer context.AfterFunc(ctx, func() { _ = stream.CloseRequest() })()

@@ -20,7 +20,7 @@ type verdict struct {
 	lostAt time.Duration
 }
 
-const step = 5 * time.Millisecond
+const step = 20 * time.Millisecond
 
 // observe compares belief and truth for a while.
 func (b *bench) observe(l *client.Lock, span time.Duration) (v verdict) {
