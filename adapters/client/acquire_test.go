@@ -185,8 +185,10 @@ func TestAcquireWithoutABoundWaitsForTheContext(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error = %v, want the context's", err)
 		}
-		if n := len(b.seen("acquire")); n != 3 {
-			t.Errorf("%d acquires were sent, want the holder's and two that share the wait", n)
+		// The holder's, two that share the wait, and perhaps one in the last millisecond:
+		// the server's deadline is cut to whole ones.
+		if n := len(b.seen("acquire")); n < 3 || n > 4 {
+			t.Errorf("%d acquires were sent, want 3 or 4", n)
 		}
 	})
 }
