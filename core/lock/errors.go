@@ -89,6 +89,7 @@ func (e *Error) SafeToRetry() bool {
 	switch e.Code {
 	case CodeContention, CodeNotLeader, CodeTooManyWaiters, CodeHeld:
 		return true
+	case CodeLost, CodeSessionDead, CodeInvalid, CodeDenied, CodeFencedOut, CodeUnsafeStore:
 	}
 	return false
 }
@@ -109,8 +110,7 @@ func Contention(message string, unknown bool, cause error) *Error {
 
 // CodeOf returns the code of err, or "" if err is nil or not of the set.
 func CodeOf(err error) Code {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
 	return ""
@@ -118,12 +118,12 @@ func CodeOf(err error) Code {
 
 // IsAmbiguous reports whether err says that its outcome is unknown.
 func IsAmbiguous(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.OutcomeUnknown
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.OutcomeUnknown
 }
 
 // IsRetryable reports whether err says that the same call may be sent again.
 func IsRetryable(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.SafeToRetry()
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.SafeToRetry()
 }

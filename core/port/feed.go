@@ -6,13 +6,13 @@ import "github.com/fencelock/fencelock/core/lock"
 type FeedKind int
 
 const (
-	// GrantRevoked: an operator ended the grant.
+	// GrantRevoked says that an operator ended the grant.
 	GrantRevoked FeedKind = iota + 1
-	// GrantLapsed: the lease of the grant ran out.
+	// GrantLapsed says that the lease of the grant ran out.
 	GrantLapsed
-	// SessionOver: the session died or was closed; all its grants are over.
+	// SessionOver says that the session died or was closed; all its grants are over.
 	SessionOver
-	// Resync: events may have been missed; re-read what matters.
+	// Resync says that events may have been missed; re-read what matters.
 	Resync
 )
 

@@ -2,14 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
+	"slices"
 )
 
 // stage gives a benchmark what a test would give it: it implements the T of drills and testenv.
 type stage struct {
-	ctx      context.Context
+	ctx      context.Context //nolint:containedctx // A stage is one run, and T has to hand it out.
 	cleanups []func()
 }
 
@@ -20,8 +20,8 @@ type failure struct{ error }
 func run(ctx context.Context, bench func(*stage) error) (err error) {
 	s := &stage{ctx: ctx}
 	defer func() {
-		for i := len(s.cleanups) - 1; i >= 0; i-- {
-			s.cleanups[i]()
+		for _, cleanup := range slices.Backward(s.cleanups) {
+			cleanup()
 		}
 		if r := recover(); r != nil {
 			f, ok := r.(failure)
@@ -39,7 +39,7 @@ func (s *stage) Context() context.Context        { return s.ctx }
 func (s *stage) Cleanup(f func())                { s.cleanups = append(s.cleanups, f) }
 func (s *stage) Logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 func (s *stage) Fatalf(format string, args ...any) {
-	panic(failure{errors.New(fmt.Sprintf(format, args...))})
+	panic(failure{fmt.Errorf(format, args...)})
 }
 
 func (s *stage) TempDir() string {

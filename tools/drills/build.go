@@ -56,10 +56,15 @@ func (p *Programs) Path(t T, app string) string {
 }
 
 // Close removes the binaries.
-func (p *Programs) Close() error { return os.RemoveAll(p.dir) }
+func (p *Programs) Close() error {
+	if err := os.RemoveAll(p.dir); err != nil {
+		return fmt.Errorf("remove binaries: %w", err)
+	}
+	return nil
+}
 
 // root is the top of the repository that this file was compiled from.
 func root() string {
-	_, file, _, _ := runtime.Caller(0)
+	_, file, _, _ := runtime.Caller(0) //nolint:dogsled // Only the file is of interest.
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 }
