@@ -16,6 +16,10 @@ import (
 // maxWait is the longest wait that a server takes; longer ones are asked for in parts.
 const maxWait = time.Hour
 
+// unaryWait is the longest wait asked for in one unary call. Its connection says nothing while
+// the call waits, so a request that was lost on the way is noticed only by its end.
+const unaryWait = 20 * time.Second
+
 // forever is a wait without a bound of its own.
 const forever = time.Duration(math.MaxInt64)
 
@@ -167,7 +171,11 @@ func (a *acquisition) try(caller, work context.Context) (*Lock, error) {
 
 // remainingWait is what is left of the wait: until the caller's deadline at most.
 func (a *acquisition) remainingWait(ctx context.Context) time.Duration {
-	wait := min(maxWait, max(0, a.until-a.session.client.now()))
+	most := maxWait
+	if a.session.client.link.current() == nil {
+		most = unaryWait
+	}
+	wait := min(most, max(0, a.until-a.session.client.now()))
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, max(0, time.Until(deadline)))
 	}

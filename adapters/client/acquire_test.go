@@ -80,6 +80,25 @@ func TestLostAnswerIsAskedForAgainUnderTheSameID(t *testing.T) {
 	}
 }
 
+func TestWaitWhoseUnaryRequestWasLostIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1, client.WithUnaryOnly())
+		s := b.open()
+		b.suffer(only("acquire", 1, fault{requestLost: true}))
+		begin := b.clock.Elapsed()
+		if _, err := s.Acquire(t.Context(), "k"); err != nil {
+			t.Fatalf("acquire: %v", err)
+		}
+		if took := b.clock.Elapsed() - begin; took > 30*time.Second {
+			t.Errorf("a lost request was noticed after %v", took)
+		}
+		if s.Err() != nil {
+			t.Errorf("the session is lost: %v", s.Err())
+		}
+	})
+}
+
 func unaryIf(unary bool) []client.Option {
 	if unary {
 		return []client.Option{client.WithUnaryOnly()}
@@ -177,8 +196,9 @@ func TestWaitIsSentAndBoundsTheCall(t *testing.T) {
 func TestAcquireWithoutABoundWaitsForTheContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, 1, client.WithUnaryOnly())
+		b := newBench(t, 1)
 		b.acquire(b.open(client.WithTTL(lock.MaxTTL)), "k")
+		b.linked()
 		ctx, cancel := context.WithTimeout(t.Context(), 61*time.Minute) // longer than a server lets wait
 		defer cancel()
 		_, err := b.open(client.WithTTL(lock.MaxTTL)).Acquire(ctx, "k")
