@@ -2,6 +2,7 @@ package parity_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -265,20 +266,20 @@ func (p *passesOver) Handoff(ctx context.Context, from port.GrantRef, to port.Gr
 	return p.Handover.Handoff(ctx, from, to)
 }
 
-// clannish passes a released key on to whoever asked this server last.
+// clannish passes a released key on to somebody else who asked this server for it.
 type clannish struct {
 	port.LockStore
 	handover port.Handover
 	mu       sync.Mutex
-	asked    port.GrantRequest
+	asked    []port.GrantRequest
 }
 
 func (c *clannish) TryInsert(ctx context.Context, req port.GrantRequest) (port.Attempt, error) {
 	a, err := c.LockStore.TryInsert(ctx, req)
 	if err == nil && !a.Granted {
 		c.mu.Lock()
-		c.asked = req
-		c.mu.Unlock()
+		defer c.mu.Unlock()
+		c.asked = append(c.asked, req)
 	}
 	return a, err
 }
@@ -287,10 +288,14 @@ func (c *clannish) DeleteIfOwner(
 	ctx context.Context, key lock.Key, session lock.SessionID, token lock.Token,
 ) (bool, error) {
 	c.mu.Lock()
-	to := c.asked
+	asked := slices.Clone(c.asked)
 	c.mu.Unlock()
-	if to.Key == key && to.Session != session {
-		if _, err := c.handover.Handoff(ctx, port.GrantRef{Key: key, Session: session, Token: token}, to); err == nil {
+	from := port.GrantRef{Key: key, Session: session, Token: token}
+	for _, to := range slices.Backward(asked) {
+		if to.Key != key || to.Session == session {
+			continue
+		}
+		if _, err := c.handover.Handoff(ctx, from, to); err == nil {
 			return true, nil
 		}
 	}

@@ -247,9 +247,10 @@ func noLifeWithoutStore(s *stage) {
 	p := s.lastPulse(s.First, session)
 	limit := time.Now().Add(session.TTL)
 	heal := s.Partition(s)
-	for ended := limit.Add(500 * time.Millisecond); time.Now().Before(ended); s.breathe(4 * probePause) {
+	for past := false; !past; s.breathe(4 * probePause) {
 		ctx, cancel := context.WithTimeout(s.Context(), cutCall)
 		sent := time.Now()
+		past = sent.After(limit) // the last heartbeat is sent when the guarantee is over
 		v, err := s.First.Sessions.Heartbeat(ctx, session.ID)
 		cancel()
 		if err != nil {

@@ -87,6 +87,7 @@ type standing struct {
 	done   chan struct{}
 	result service.AcquireResult
 	err    error
+	at     time.Time // when it returned
 }
 
 // stand starts an acquire that waits.
@@ -97,6 +98,7 @@ func (s *stage) stand(server *service.Service, req port.GrantRequest, wait time.
 		defer close(w.done)
 		defer cancel()
 		w.result, w.err = server.Acquire(ctx, service.AcquireRequest{GrantRequest: req, Wait: wait})
+		w.at = time.Now()
 	}()
 	return w
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fencelock/fencelock/contracts/parity"
 	"github.com/fencelock/fencelock/contracts/parity/reference"
+	"github.com/fencelock/fencelock/core/port"
 )
 
 // wrappedBugs are planted between a sound store and the service, for cases
@@ -43,7 +44,9 @@ func wrappedBugs() []planted {
 			f.First.Locks = &shy{LockStore: f.First.Locks}
 		})},
 		{"a server hears nothing", "WAIT-02", wrapped(func(f *parity.Fixture) {
-			f.First.Waiter, f.First.Feed, f.First.Locks = deafWaiter{}, deafFeed{f.First.Feed}, vague{f.First.Locks}
+			for _, b := range []*port.Backend{&f.First, &f.Second} {
+				b.Waiter, b.Feed, b.Locks = deafWaiter{}, deafFeed{b.Feed}, vague{b.Locks}
+			}
 		})},
 		{"no second try before the wait", "WAIT-02", wrapped(func(f *parity.Fixture) {
 			f.First.Locks = &oneTry{LockStore: f.First.Locks}
@@ -58,7 +61,7 @@ func wrappedBugs() []planted {
 	}
 	return append(bugs,
 		again("blip reported as lost", "LOCK-07"),
-		again("lost answer reported as not carried out", "FAIL-03"),
+		again("token not bumped on a new grant", "FAIL-03"),
 	)
 }
 
