@@ -26,6 +26,7 @@ func sessionClauses() []clause {
 		{"SESS-03", "dead_is_terminal_stable_and_everywhere", []example{
 			{"heartbeat false is terminal", deadIsTerminal},
 			{"an unknown session is dead", unknownIsDead},
+			{"a dead session is told so while others wait", deadWhileOthersWait},
 			{"a malformed id is invalid", malformedID},
 			{"an unreachable store is neither dead nor alive", unreachableIsNeither},
 		}},

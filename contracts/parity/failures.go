@@ -45,7 +45,7 @@ func (s *stage) calls() []call {
 	_, abandoned := own("abandon")
 	heir, closing := s.open(s.First, longTTL), s.open(s.First, longTTL)
 	to := s.request(passed.Key, heir)
-	return []call{
+	return append(s.reads(session, extended, extendedReq), []call{
 		{name: "acquire", done: settled(insert), run: func(ctx context.Context) error {
 			_, err := b.Locks.TryInsert(ctx, insert)
 			return err
@@ -74,17 +74,10 @@ func (s *stage) calls() []call {
 			_, err := b.Handover.Abandon(ctx, abandoned.Key, abandoned.Session, abandoned.RequestID)
 			return err
 		}},
-		{name: "settle", run: func(ctx context.Context) error {
-			_, _, err := b.Handover.Settle(ctx, extendedReq.Key, extendedReq.Session, extendedReq.RequestID)
-			return err
-		}},
-		{name: "read", run: func(ctx context.Context) error { _, err := b.Locks.Read(ctx, extended.Key); return err }},
 		{name: "open", run: func(ctx context.Context) error {
 			_, err := b.Sessions.OpenSession(ctx, port.OpenRequest{Owner: "worker", TTL: longTTL})
 			return err
 		}},
-		{name: "heartbeat", lives: true, run: func(ctx context.Context) error { _, err := b.Sessions.Heartbeat(ctx, session.ID); return err }},
-		{name: "locks of session", run: func(ctx context.Context) error { _, err := b.Sessions.LocksOf(ctx, session.ID); return err }},
 		{name: "close", done: func() bool {
 			_, err := held(s.Context(), s.Second, closing.ID)
 			return lock.CodeOf(err) == lock.CodeSessionDead
@@ -92,6 +85,20 @@ func (s *stage) calls() []call {
 			_, err := b.Sessions.CloseSession(ctx, closing.ID)
 			return err
 		}},
+	}...)
+}
+
+// reads is the part of calls that changes no grant.
+func (s *stage) reads(session lock.Session, g lock.Grant, req port.GrantRequest) []call {
+	b := s.First
+	return []call{
+		{name: "settle", run: func(ctx context.Context) error {
+			_, _, err := b.Handover.Settle(ctx, req.Key, req.Session, req.RequestID)
+			return err
+		}},
+		{name: "read", run: func(ctx context.Context) error { _, err := b.Locks.Read(ctx, g.Key); return err }},
+		{name: "heartbeat", lives: true, run: func(ctx context.Context) error { _, err := b.Sessions.Heartbeat(ctx, session.ID); return err }},
+		{name: "locks of session", run: func(ctx context.Context) error { _, err := b.Sessions.LocksOf(ctx, session.ID); return err }},
 		{name: "list grants", run: func(ctx context.Context) error {
 			_, _, err := b.Catalog.Grants(ctx, lock.DefaultNamespace, "", port.Page{Size: 10})
 			return err

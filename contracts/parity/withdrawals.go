@@ -186,6 +186,31 @@ func staleHeartbeat(s *stage) {
 	must[service.HeartbeatResult](s, "fresh heartbeat")(server.Heartbeat(s.Context(), fresh))
 }
 
+// deadWhileOthersWait: a session that is over finds others in line for a held key. It must not join them:
+// it would stand there for its whole wait, and a key's line could be filled with invented ids.
+func deadWhileOthersWait(s *stage) {
+	g := s.hold(s.First, s.key("line"), s.open(s.First, longTTL))
+	server := s.serve(s.First)
+	behind := s.queue(server, s.request(g.Key, s.open(s.First, longTTL)))
+	killed, closed := s.open(s.First, longTTL), s.open(s.Second, longTTL)
+	s.KillSession(s, killed.ID)
+	s.close(s.First, closed.ID)
+	for _, over := range []lock.Session{killed, closed, {ID: lock.NewSessionID()}} {
+		req := s.request(g.Key, over)
+		for _, b := range []port.Backend{s.First, s.Second} {
+			_, err := ask(s.Context(), true, func(ctx context.Context) (ok bool, err error) {
+				_, ok, err = b.Handover.Settle(ctx, req.Key, req.Session, req.RequestID)
+				return ok, err
+			})
+			s.expect("settle of a session that is over", err, lock.ErrSessionDead)
+		}
+		_, err := s.stand(server, req, time.Hour).end("an acquire of a session that is over returns")
+		s.expect("acquire of a session that is over, behind others", err, lock.ErrSessionDead)
+	}
+	s.release(s.Second, g)
+	behind.granted("the live waiter")
+}
+
 // deathInQueue kills a session that stands in line, then frees the key on the
 // same server (which would hand it over) and on the other.
 func deathInQueue(s *stage) {
