@@ -100,7 +100,8 @@ type Handover interface {
 	// [lock.ErrSessionDead] if the second session is; then nothing changed.
 	Handoff(ctx context.Context, from GrantRef, to GrantRequest) (lock.Grant, error)
 	// Settle returns the live grant that (key, session, request id) names, by a
-	// linearizable read; ok is false if there is none. It never inserts.
+	// linearizable read; ok is false if there is none. It never inserts. A dead session
+	// is [lock.ErrSessionDead].
 	Settle(ctx context.Context, key lock.Key, session lock.SessionID, id lock.RequestID) (grant lock.Grant, ok bool, err error)
 	// Abandon ends the live grant that (key, session, request id) names and
 	// reports whether there was one.

@@ -339,3 +339,25 @@ func TestCloseEndsAllWatchesAndWork(t *testing.T) {
 		}
 	})
 }
+
+// A session that is over finds others in line: it is told so at once and takes no place.
+func TestADeadSessionDoesNotStandInLine(t *testing.T) {
+	bubble(t, service.Config{MaxWaitersPerKey: 2}, func(w *world) {
+		g := w.hold()
+		first := w.wait()
+		dead := w.session()
+		w.kill(dead)
+		for _, id := range []lock.SessionID{dead, lock.NewSessionID(), lock.NewSessionID()} {
+			p := w.start(w.request(id, time.Hour))
+			if !p.ended() {
+				w.Error("a session that is over stands in line")
+			}
+			p.cancel()
+			p.fails(lock.ErrSessionDead, false)
+		}
+		second := w.wait() // there is room
+		w.release(g)
+		w.release(first.grant())
+		w.release(second.grant())
+	})
+}

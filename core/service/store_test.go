@@ -307,6 +307,9 @@ func (s *store) Settle(
 	ctx context.Context, key lock.Key, session lock.SessionID, id lock.RequestID,
 ) (g lock.Grant, ok bool, err error) {
 	err = s.do(ctx, "Settle", key, func() error {
+		if s.live(session) == nil {
+			return lock.ErrSessionDead
+		}
 		g, ok = s.current(key)
 		ok = ok && g.Session == session && g.RequestID == id
 		return nil

@@ -161,13 +161,18 @@ func (w *World) named(key lock.Key, session lock.SessionID, id lock.RequestID) (
 	return g, true
 }
 
-// settle finds the live grant of a request id.
-func (w *World) settle(now time.Time, key lock.Key, session lock.SessionID, id lock.RequestID) (lock.Grant, bool) {
+// settle finds the live grant of a request id (clause SESS-03 if the session is over).
+func (w *World) settle(
+	now time.Time, key lock.Key, session lock.SessionID, id lock.RequestID,
+) (grant lock.Grant, ok bool, err error) {
+	if _, alive := w.sessions[session]; !alive {
+		return grant, false, lock.ErrSessionDead
+	}
 	g, live := w.named(key, session, id)
 	if !live {
-		return lock.Grant{}, false
+		return grant, false, nil
 	}
-	return g.view(now), true
+	return g.view(now), true, nil
 }
 
 // abandon ends the live grant of a request id (clause LOCK-12).

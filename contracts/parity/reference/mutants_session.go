@@ -44,6 +44,17 @@ func sessionMutants() []Mutant {
 				return p, err
 			}
 		}},
+		{"a request is looked up for the dead", "SESS-03", func(w *World) {
+			right := w.steps.settle
+			w.steps.settle = func(
+				now time.Time, key lock.Key, session lock.SessionID, id lock.RequestID,
+			) (lock.Grant, bool, error) {
+				if _, alive := w.sessions[session]; !alive {
+					return lock.Grant{}, false, nil
+				}
+				return right(now, key, session, id)
+			}
+		}},
 		{"silent client kept alive", "SESS-04", func(w *World) {
 			w.steps.sessionOver = func(s *session, now time.Time) bool {
 				if !now.Before(s.deadline) {

@@ -83,8 +83,8 @@ func (c *Client) Settle(
 	ctx context.Context, key lock.Key, session lock.SessionID, id lock.RequestID,
 ) (grant lock.Grant, ok bool, err error) {
 	grant, err = call(ctx, c, func(now time.Time) (g lock.Grant, err error) {
-		g, ok = c.world.steps.settle(now, key, session, id)
-		return g, nil
+		g, ok, err = c.world.steps.settle(now, key, session, id)
+		return g, err
 	})
 	return grant, ok && err == nil, err
 }

@@ -22,7 +22,7 @@ type steps struct {
 	locksOf   func(now time.Time, id lock.SessionID) ([]lock.Grant, error)
 
 	handoff func(now time.Time, from port.GrantRef, to port.GrantRequest) (lock.Grant, error)
-	settle  func(now time.Time, key lock.Key, session lock.SessionID, id lock.RequestID) (lock.Grant, bool)
+	settle  func(now time.Time, key lock.Key, session lock.SessionID, id lock.RequestID) (grant lock.Grant, ok bool, err error)
 	abandon func(key lock.Key, session lock.SessionID, id lock.RequestID) bool
 
 	listGrants      func(now time.Time, namespace, prefix string) []lock.Grant
