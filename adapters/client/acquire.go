@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -205,7 +206,6 @@ func (a *acquisition) admit(caller context.Context, sent time.Duration, grant *v
 	l := &Lock{
 		session: s,
 		holding: holding{a.key, lock.Token(grant.GetToken())},
-		leased:  a.lease,
 		retried: a.tries > 1,
 	}
 	s.mu.Lock()
@@ -215,9 +215,11 @@ func (a *acquisition) admit(caller context.Context, sent time.Duration, grant *v
 		return nil, err
 	}
 	now := s.client.now()
-	if a.lease > 0 {
+	// The server may cap grants whose acquirer asked for no lease.
+	if a.lease > 0 || grant.GetLeaseRemaining() != nil {
+		l.leased = cmp.Or(a.lease, lock.MaxTTL)
 		waited := within(grant.GetWaited().AsDuration(), now-sent)
-		remaining := within(grant.GetLeaseRemaining().AsDuration(), a.lease)
+		remaining := within(grant.GetLeaseRemaining().AsDuration(), l.leased)
 		l.deadline = cfg.reckon(sent+waited, now, remaining, cfg.margin)
 		if now >= l.deadline {
 			a.mustWithdraw = true

@@ -14,7 +14,7 @@ import (
 // exampleClient is a client of a server that the example starts.
 func exampleClient() (c *client.Client, stop func()) {
 	world := reference.New()
-	address, _, stopServer, err := serve(context.Background(), world)
+	address, _, stopServer, err := serve(context.Background(), world, 0)
 	if err != nil {
 		panic(err)
 	}

@@ -15,8 +15,6 @@ import (
 type Lock struct {
 	session *Session
 	holding holding
-	// leased is the lease asked for; 0 for none. It bounds what an answer can promise.
-	leased time.Duration
 	// retried: the acquire was sent more than once, so a copy may still be under way.
 	retried bool
 	ctx     context.Context //nolint:containedctx // what Context returns
@@ -24,6 +22,7 @@ type Lock struct {
 
 	// Guarded by the session's mu.
 	deadline  time.Duration // of the lease, on the client's clock; 0 without one
+	leased    time.Duration // what an answer can promise at most: the longest lease known of
 	over      error
 	releasing bool // Release was called: its absence from the store is no loss
 }
@@ -141,10 +140,12 @@ func (l *Lock) extended(sent, lease time.Duration, resp *v1.ExtendResponse, err 
 	if err != nil {
 		return err
 	}
-	if l.deadline == 0 || resp.GetGrant().GetLeaseRemaining() == nil {
+	if resp.GetGrant().GetLeaseRemaining() == nil {
 		return nil
 	}
-	l.leased = max(l.leased, lease)
+	if l.leased = max(l.leased, lease); l.deadline == 0 {
+		l.leased = lock.MaxTTL // a lease that was not heard of before
+	}
 	remaining := within(resp.GetGrant().GetLeaseRemaining().AsDuration(), l.leased)
 	l.deadline = max(l.deadline, s.client.cfg.reckon(sent, s.client.now(), remaining, s.client.cfg.margin))
 	signal(s.kick)

@@ -98,6 +98,57 @@ func TestLeaseHasADeadlineOfItsOwn(t *testing.T) {
 	})
 }
 
+// TestLeaseOfTheServersOwnIsHeeded: a server may cap grants whose acquirer asked for no lease.
+func TestLeaseOfTheServersOwnIsHeeded(t *testing.T) {
+	t.Parallel()
+	for name, unary := range map[string]bool{"on the stream": false, "as unary calls": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, 1, unaryIf(unary)...)
+				b.lease(5 * time.Second)
+				s, next := b.open(), b.open()
+				if !unary {
+					b.linked()
+				}
+				l := b.acquire(s, "k")
+				if left := l.Deadline(); left != 3500*time.Millisecond {
+					t.Errorf("time left = %v, want 3.5s", left)
+				}
+				elapse(time.Second)
+				if err := l.Extend(t.Context(), 10*time.Second); err != nil {
+					t.Fatal(err)
+				}
+				if left := l.Deadline(); left != 7*time.Second {
+					t.Errorf("time left after the extension = %v, want 7s", left)
+				}
+				if v := b.observe(l, 20*time.Second); v.overlap > 0 || v.lostAt == 0 {
+					t.Errorf("believed for %v what the store had freed; lost at %v", v.overlap, v.lostAt)
+				}
+				wantCode(t, context.Cause(l.Context()), lock.CodeLost)
+				b.acquire(next, "k")
+			})
+		})
+	}
+}
+
+func TestLeaseThatAnExtensionBringsIsHeeded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		l := b.acquire(b.open(), "k")
+		b.mu.Lock()
+		b.grants["k"].ends = b.clock.Elapsed() + 10*time.Second
+		b.mu.Unlock()
+		if err := l.Extend(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		if left := l.Deadline(); left != 7*time.Second {
+			t.Errorf("time left = %v, want 7s of the lease", left)
+		}
+	})
+}
+
 func TestLeaseCountsFromTheSendingPlusTheTimeInLine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

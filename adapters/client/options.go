@@ -158,8 +158,8 @@ func WithWait(d time.Duration) AcquireOption {
 	return acquireOption(func(c *acquireConfig) { c.wait = &d })
 }
 
-// WithLease caps the life of the grant, unless extended: 2s to 10m. Default: as
-// long as the session lives.
+// WithLease caps the life of the grant, unless extended: 2s to 10m. Default: the server's,
+// which usually is as long as the session lives; [Lock.Deadline] tells.
 func WithLease(d time.Duration) AcquireOption {
 	return acquireOption(func(c *acquireConfig) { c.lease = &d })
 }

@@ -33,7 +33,13 @@ func (silent) Observe(context.Context, port.Event) {}
 // realServer serves a world as a lock server does, over TCP.
 func realServer(t *testing.T, world *reference.World) (address string, drain func()) {
 	t.Helper()
-	address, drain, stop, err := serve(t.Context(), world)
+	return leasingServer(t, world, 0)
+}
+
+// leasingServer caps grants whose acquirer names no lease.
+func leasingServer(t *testing.T, world *reference.World, lease time.Duration) (address string, drain func()) {
+	t.Helper()
+	address, drain, stop, err := serve(t.Context(), world, lease)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +47,9 @@ func realServer(t *testing.T, world *reference.World) (address string, drain fun
 	return address, drain
 }
 
-func serve(ctx context.Context, world *reference.World) (address string, drain, stop func(), err error) {
+func serve(ctx context.Context, world *reference.World, lease time.Duration) (
+	address string, drain, stop func(), err error,
+) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", nil, nil, err
@@ -49,7 +57,7 @@ func serve(ctx context.Context, world *reference.World) (address string, drain, 
 	svc := service.New(world.Client().Backend(), service.Config{}, clock.Boot{}, silent{})
 	svc.Start()
 	handler := rpc.New(rpc.Config{
-		Service: svc, Clock: clock.Boot{}, Ready: svc.Ping,
+		Service: svc, Clock: clock.Boot{}, Ready: svc.Ping, DefaultLease: lease,
 		Info: rpc.Info{Version: "test", SessionTTL: lock.DefaultTTL, SafetyMargin: client.DefaultSafetyMargin},
 	})
 	server := rpc.NewServer(handler, slog.New(slog.DiscardHandler))
@@ -252,6 +260,38 @@ func TestRealServerLearnsOfACancelledWait(t *testing.T) {
 				t.Errorf("error = %v, want cancelled", err)
 			}
 			until(t, waiters(0))
+		})
+	}
+}
+
+func TestRealServersDefaultLeaseIsHeeded(t *testing.T) {
+	t.Parallel()
+	for name, opts := range ways() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			world := reference.New()
+			t.Cleanup(world.Close)
+			endpoint, _ := leasingServer(t, world, 2*time.Minute)
+			c := realClient(t, []string{endpoint}, opts...)
+			s, err := c.OpenSession(t.Context(), "capped", client.WithTTL(lock.MaxTTL))
+			if err != nil {
+				t.Fatal(err)
+			}
+			onWire(t, c, opts)
+			l, err := s.TryAcquire(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			usable := func(lease time.Duration) time.Duration { return lease - lease*3/10 }
+			if left := l.Deadline(); left <= 0 || left > usable(2*time.Minute) {
+				t.Errorf("time left = %v, want at most 70%% of 2m", left)
+			}
+			if err := l.Extend(t.Context(), 4*time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			if left := l.Deadline(); left <= usable(2*time.Minute) || left > usable(4*time.Minute) {
+				t.Errorf("time left after the extension = %v, want 70%% of 4m", left)
+			}
 		})
 	}
 }

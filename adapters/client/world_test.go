@@ -26,7 +26,10 @@ type world struct {
 
 	mu sync.Mutex
 	// fault says what happens to a call; nil means nothing.
-	fault    func(c call) fault
+	fault func(c call) fault
+	// defaultLease is for acquires that name none; 0 for none.
+	defaultLease time.Duration
+
 	sessions map[string]*session
 	grants   map[string]*grant
 	token    int64
@@ -197,8 +200,12 @@ func (w *world) acquire(req *v1.AcquireRequest) (*v1.AcquireResponse, error) {
 	if g == nil {
 		w.token++
 		g = &grant{session: req.GetSessionId(), requestID: req.GetRequestId(), token: w.token}
+		lease := w.defaultLease
 		if req.GetLease() != nil {
-			g.ends = now + req.GetLease().AsDuration()
+			lease = req.GetLease().AsDuration()
+		}
+		if lease > 0 {
+			g.ends = now + lease
 		}
 		w.grants[req.GetKey()] = g
 	}
@@ -272,6 +279,13 @@ func (w *world) suffer(fault func(c call) fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fault = fault
+}
+
+// lease gives the grants of acquires that name none a lease.
+func (w *world) lease(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.defaultLease = d
 }
 
 // holds reports whether the token's grant is live now.
