@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	v1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
@@ -18,7 +19,8 @@ import (
 const maxWait = time.Hour
 
 // unaryWait is the longest wait asked for in one unary call. Its connection says nothing while
-// the call waits, so a request that was lost on the way is noticed only by its end.
+// the call waits, so a request that was lost on the way is noticed only by its end. (A lost
+// answer is noticed by a heartbeat, if it is a grant.)
 const unaryWait = 20 * time.Second
 
 // forever is a wait without a bound of its own.
@@ -83,6 +85,13 @@ type acquisition struct {
 	mustWithdraw bool
 	// last is the latest try that outlasted its context.
 	last *flight
+	// unary is the try that is under way as a unary call, if one is. Guarded by the session's mu.
+	unary *unaryTry
+}
+
+type unaryTry struct {
+	since  time.Duration // on the client's clock
+	giveUp context.CancelFunc
 }
 
 func newAcquisition(s *Session, name string, cfg acquireConfig) (*acquisition, error) {
@@ -116,7 +125,7 @@ func newAcquisition(s *Session, name string, cfg acquireConfig) (*acquisition, e
 	if err := s.expired(); err != nil {
 		return nil, err
 	}
-	s.inFlight[a.id] = struct{}{}
+	s.inFlight[a.id] = a
 	return a, nil
 }
 
@@ -155,7 +164,7 @@ func (a *acquisition) try(caller, work context.Context) (*Lock, error) {
 	var resp *v1.AcquireResponse
 	err := c.try(work, wait+c.cfg.tryTimeout(), func(ctx context.Context) (err error) {
 		sent = c.now()
-		resp, a.last, err = c.acquire(ctx, a.request(wait))
+		resp, a.last, err = c.acquire(ctx, a.request(wait), a.alone)
 		return err
 	})
 	if err != nil {
@@ -172,15 +181,41 @@ func (a *acquisition) try(caller, work context.Context) (*Lock, error) {
 
 // remainingWait is what is left of the wait: until the caller's deadline at most.
 func (a *acquisition) remainingWait(ctx context.Context) time.Duration {
-	most := maxWait
-	if a.session.client.link.current() == nil {
-		most = unaryWait
-	}
-	wait := min(most, max(0, a.until-a.session.client.now()))
+	wait := min(maxWait, max(0, a.until-a.session.client.now()))
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, max(0, time.Until(deadline)))
 	}
 	return wait
+}
+
+// alone sends one try as a unary call.
+func (a *acquisition) alone(
+	ctx context.Context, req *connect.Request[v1.AcquireRequest],
+) (*connect.Response[v1.AcquireResponse], error) {
+	s, wait := a.session, min(unaryWait, req.Msg.GetWait().AsDuration())
+	if wait > 0 {
+		req.Msg.Wait = durationpb.New(wait)
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait+s.client.cfg.tryTimeout())
+	defer cancel()
+	under := func(try *unaryTry) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		a.unary = try
+	}
+	under(&unaryTry{since: s.client.now(), giveUp: cancel})
+	defer under(nil)
+	return s.client.lockRPC.Acquire(ctx, req) //nolint:wrapcheck // invoke translates it
+}
+
+// recall gives up a unary try that was granted long enough ago for its answer to be here:
+// its connection is dead. The next try gets the same grant. The caller holds the session's mu.
+func (a *acquisition) recall() {
+	s := a.session
+	patience := usable(s.ttl, s.client.cfg.margin) / triesPerDeadline // as for a heartbeat
+	if a.unary != nil && s.client.now()-a.unary.since >= patience {
+		a.unary.giveUp()
+	}
 }
 
 func (a *acquisition) request(wait time.Duration) *v1.AcquireRequest {

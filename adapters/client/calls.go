@@ -53,9 +53,12 @@ func (c *Client) heartbeat(ctx context.Context, via *conn, req *v1.HeartbeatRequ
 	return res, err
 }
 
-func (c *Client) acquire(ctx context.Context, req *v1.AcquireRequest) (*v1.AcquireResponse, *flight, error) {
+func (c *Client) acquire(
+	ctx context.Context, req *v1.AcquireRequest,
+	unary func(context.Context, *connect.Request[v1.AcquireRequest]) (*connect.Response[v1.AcquireResponse], error),
+) (*v1.AcquireResponse, *flight, error) {
 	op := &v1.Operation{Call: &v1.Operation_Acquire{Acquire: req}}
-	return invoke(ctx, c.link.current(), op, (*v1.OperationResult).GetAcquire, c.lockRPC.Acquire, req)
+	return invoke(ctx, c.link.current(), op, (*v1.OperationResult).GetAcquire, unary, req)
 }
 
 func (c *Client) extend(ctx context.Context, req *v1.ExtendRequest) (*v1.ExtendResponse, error) {

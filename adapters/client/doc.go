@@ -34,7 +34,8 @@
 // lost answer finds its own grant. A call that gives up withdraws its id after its last try has ended. A
 // copy that a network delivers still later is found by the heartbeats: they carry
 // a digest of what the session believes it holds, and what the store holds
-// beyond that is released.
+// beyond that is released. If it is the grant of a call in flight whose connection died
+// without a word, the call is made to ask for it again, so no key stays blocked for longer than two heartbeats.
 //
 // Over HTTP/2 all sessions share one stream, which carries many operations in one frame and
 // brings news of revocations at once. Where HTTP/2 is not to be had the same

@@ -27,6 +27,8 @@ type node struct {
 	server *http.Server
 	down   gate // while shut, dialling is refused
 	wires  gate // while shut, bytes vanish until it opens
+	mu     sync.Mutex
+	recent *gate // of the connections since the last freeze
 	drain  chan struct{}
 	deaf   flag // streams are not listened to
 	dials  counter
@@ -37,7 +39,7 @@ type node struct {
 func (n *network) addNode(t *testing.T, name string, w *world, http2 bool) *node {
 	t.Helper()
 	srv := &node{
-		world: w, accept: make(chan net.Conn), closed: make(chan struct{}), drain: make(chan struct{}),
+		world: w, accept: make(chan net.Conn), closed: make(chan struct{}), drain: make(chan struct{}), recent: &gate{},
 	}
 	mux := http.NewServeMux()
 	mux.Handle(fencelockv1connect.NewSessionServiceHandler(&sessionHandler{node: srv}))
@@ -76,10 +78,13 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 		<-ctx.Done()
 		return nil, &net.OpError{Op: "dial", Net: "pipe", Err: ctx.Err()}
 	}
-	accepted := newWire(far, &srv.wires)
+	srv.mu.Lock()
+	recent := srv.recent
+	srv.mu.Unlock()
+	accepted := newWire(far, &srv.wires, recent)
 	select {
 	case srv.accept <- accepted:
-		return newWire(near, &srv.wires), nil
+		return newWire(near, &srv.wires, recent), nil
 	case <-srv.closed:
 		_ = accepted.Close()
 		return nil, refused
@@ -87,6 +92,14 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 		_ = accepted.Close()
 		return nil, ctx.Err()
 	}
+}
+
+// freeze lets the connections that exist carry nothing any more. New ones work.
+func (n *node) freeze() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.recent.shut()
+	n.recent = &gate{}
 }
 
 type listener struct{ node *node }
@@ -112,19 +125,19 @@ func (l listener) Close() error {
 func (l listener) Addr() net.Addr { return &net.IPAddr{} }
 
 // wire is one end of a connection. As in a kernel, writing never blocks; a pump carries
-// what was written to the other end, as long as the gate is open.
+// what was written to the other end, as long as the gates are open.
 type wire struct {
 	net.Conn
-	gate *gate
-	cut  chan struct{} // closed by Close
-	once sync.Once
-	wake chan struct{}
-	mu   sync.Mutex
-	buf  []byte
+	gates []*gate
+	cut   chan struct{} // closed by Close
+	once  sync.Once
+	wake  chan struct{}
+	mu    sync.Mutex
+	buf   []byte
 }
 
-func newWire(c net.Conn, g *gate) *wire {
-	w := &wire{Conn: c, gate: g, cut: make(chan struct{}), wake: make(chan struct{}, 1)}
+func newWire(c net.Conn, gates ...*gate) *wire {
+	w := &wire{Conn: c, gates: gates, cut: make(chan struct{}), wake: make(chan struct{}, 1)}
 	go w.pump()
 	return w
 }
@@ -155,8 +168,10 @@ func (w *wire) pump() {
 			open = false
 			_ = w.SetWriteDeadline(time.Now().Add(time.Second)) // the other end may be closing, too
 		}
-		if !w.gate.pass(w.cut) {
-			return
+		for _, g := range w.gates {
+			if !g.pass(w.cut) {
+				return
+			}
 		}
 		w.mu.Lock()
 		buf := w.buf

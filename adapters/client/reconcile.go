@@ -9,11 +9,15 @@ import (
 
 // believed returns what the session holds as far as it knows, and puts its
 // digest into the heartbeat if the server shall compare it with the store. It shall on
-// every tenth heartbeat; when news may have been missed; on each while something may have been left behind; and on
+// every tenth heartbeat; when news may have been missed; on each while something may have been left behind, or an
+// acquire is under way as a unary call, whose connection may be dead; and on
 // each outside the stream if locks are held, since then no event tells of their end.
 func (s *Session) believed(unary, check bool, req *v1.HeartbeatRequest) []holding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, a := range s.inFlight {
+		check = check || a.unary != nil
+	}
 	if !check && !s.ask && s.client.now() >= s.suspect && (!unary || len(s.locks) == 0) {
 		return nil
 	}
@@ -30,8 +34,8 @@ func (s *Session) believed(unary, check bool, req *v1.HeartbeatRequest) []holdin
 // reconcile settles the differences between what the session believed when it
 // sent a heartbeat and what the store says it holds. Both sides may have moved on
 // meanwhile, so it touches only what is certain: a grant that was believed before
-// and is not listed is over; a grant that is listed, not known, and not wanted by a
-// call in flight is nobody's, and is released.
+// and is not listed is over; a grant that is listed and not known is that of a
+// call in flight, which is made to ask for it if its answer is overdue, or nobody's, and is released.
 func (s *Session) reconcile(believed []holding, listed []*v1.Grant) {
 	held := make(map[holding]lock.RequestID, len(listed))
 	for _, g := range listed {
@@ -51,8 +55,11 @@ func (s *Session) reconcile(believed []holding, listed []*v1.Grant) {
 		}
 	}
 	for h, id := range held {
-		_, wanted := s.inFlight[id]
-		if _, known := s.locks[h]; known || wanted {
+		if _, known := s.locks[h]; known {
+			continue
+		}
+		if a := s.inFlight[id]; a != nil {
+			a.recall()
 			continue
 		}
 		s.client.detached(func(ctx context.Context) { _, _ = s.releaseGrant(ctx, h) })

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,33 +36,105 @@ func TestLateDuplicateIsReleasedWithinTwoHeartbeats(t *testing.T) {
 	})
 }
 
-func TestGrantOfACallInFlightIsNotReleased(t *testing.T) {
+func TestGrantOfACallInFlightIsLeftToIt(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, 1)
-		s := b.open()
-		b.linked()
-		b.suffer(func(c call) fault {
-			switch {
-			case c.name == "acquire" && c.n == 1: // makes every heartbeat ask
-				return fault{err: lock.ErrNotLeader}
-			case c.name == "acquire":
-				return fault{answerTakes: 4 * time.Second}
-			}
-			return fault{}
+	for name, unary := range map[string]bool{"on the stream": false, "as unary calls": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, 1, unaryIf(unary)...)
+				s := b.open()
+				if !unary {
+					b.linked()
+				}
+				b.suffer(func(c call) fault {
+					switch {
+					case c.name == "acquire" && c.n == 1: // makes every heartbeat ask
+						return fault{err: lock.ErrNotLeader}
+					case c.name == "acquire":
+						return fault{answerTakes: 4 * time.Second}
+					}
+					return fault{}
+				})
+				done := make(chan *client.Lock)
+				go func() {
+					l, _ := s.TryAcquire(t.Context(), "k")
+					done <- l
+				}()
+				elapse(time.Second)
+				b.insert("other", s.ID(), "nobody") // makes the digests differ, so that the list comes
+				s.Poke()
+				l := <-done
+				if l == nil || !b.holds("k", l.Token()) {
+					t.Error("the grant of a call in flight was released")
+				}
+				if n := len(b.seen("acquire")); n != 2 {
+					t.Errorf("%d acquires were sent, want 2: an answer under way is waited for", n)
+				}
+			})
 		})
-		done := make(chan *client.Lock)
-		go func() {
-			l, _ := s.TryAcquire(t.Context(), "k")
-			done <- l
-		}()
-		elapse(time.Second)
-		b.insert("other", s.ID(), "nobody") // makes the digests differ, so that the list comes
-		s.Poke()
-		l := <-done
-		if l == nil || !b.holds("k", l.Token()) {
-			t.Error("the grant of a call in flight was released")
+	}
+}
+
+// TestGrantMadeOverADeadConnectionIsFoundWithinTwoHeartbeats: the answer to a wait never comes,
+// and the connection does not say so.
+func TestGrantMadeOverADeadConnectionIsFoundWithinTwoHeartbeats(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		unary  bool
+		freeze time.Duration
+	}{
+		{name: "by unary calls", unary: true, freeze: 4 * time.Second},
+		{name: "heartbeats go over a stream that came later", freeze: streamTakes / 2},
+		{name: "the stream dies, too", freeze: 2 * streamTakes},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, 1)
+				b.connect([]string{"http://a:80"}, append(unaryIf(c.unary), b.slowStream())...)
+				b.insert("k", lock.SessionID{}, "before")
+				s := b.open()
+				granted := make(chan *client.Lock, 1)
+				go func() {
+					l, err := s.Acquire(t.Context(), "k", client.WithWait(90*time.Second))
+					if err != nil {
+						t.Error(err)
+					}
+					granted <- l
+				}()
+				elapse(c.freeze)
+				b.nodes[0].freeze()
+				b.drop("k")
+				freed := b.clock.Elapsed()
+				l := <-granted
+				if took := b.clock.Elapsed() - freed; took > 7100*time.Millisecond { // two thirds of 10.5s
+					t.Errorf("granted, but not known, for %v", took)
+				}
+				if l == nil || l.Token() != 2 || !b.holds("k", 2) || l.CheckStillHeld() != nil {
+					t.Errorf("lock = %+v, want the grant that was made", l)
+				}
+				acquires := b.seen("acquire")
+				if len(acquires) != 2 || acquires[0].stream || acquires[0].requestID != acquires[1].requestID {
+					t.Errorf("acquires = %+v, want a unary one, and the same once again", acquires)
+				}
+			})
+		})
+	}
+}
+
+// streamTakes is how long a slow stream takes to open.
+const streamTakes = 500 * time.Millisecond
+
+// slowStream makes a client use its stream late: the second connection that it opens.
+func (b *bench) slowStream() client.Option {
+	var dials tally
+	return client.WithDialContext(func(ctx context.Context, network, address string) (net.Conn, error) {
+		if dials.add(1) == 2 {
+			rest(streamTakes)
 		}
+		return b.net.dial(ctx, network, address)
 	})
 }
 

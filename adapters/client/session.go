@@ -63,7 +63,7 @@ type Session struct {
 	quiet    bool // over because this client said so: nothing to tell
 	lost     []func(error)
 	locks    map[holding]*Lock
-	inFlight map[lock.RequestID]struct{}
+	inFlight map[lock.RequestID]*acquisition
 }
 
 // holding identifies a grant of the session.
@@ -82,7 +82,7 @@ func newSession(c *Client, id lock.SessionID, ttl, sent time.Duration) *Session 
 		sent:     sent,
 		deadline: c.cfg.reckon(sent, c.now(), ttl, c.cfg.margin),
 		locks:    map[holding]*Lock{},
-		inFlight: map[lock.RequestID]struct{}{},
+		inFlight: map[lock.RequestID]*acquisition{},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(c.ctx)
 	return s
