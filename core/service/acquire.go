@@ -23,7 +23,7 @@ func (s *Service) Acquire(ctx context.Context, req AcquireRequest) (AcquireResul
 	if err != nil {
 		return AcquireResult{}, err
 	}
-	result, err := s.acquire(ctx, req, arrived)
+	result, err := s.acquire(ctx, req, newCall(arrived, ctx.Done()))
 	event := port.Event{
 		Kind:     port.EventAcquired,
 		Key:      req.Key,
@@ -45,9 +45,11 @@ func (s *Service) Acquire(ctx context.Context, req AcquireRequest) (AcquireResul
 	return result, err
 }
 
-func (s *Service) acquire(ctx context.Context, req AcquireRequest, arrived time.Duration) (AcquireResult, error) {
-	if s.lines.busy(req.Key) {
-		return s.queue(ctx, req, arrived)
+func (s *Service) acquire(ctx context.Context, req AcquireRequest, c *call) (AcquireResult, error) {
+	busy, arrived := s.lines.enter(req.GrantRequest, c), c.arrived
+	defer s.lines.exit(req.GrantRequest, c)
+	if busy {
+		return s.queue(ctx, req, c)
 	}
 	began := s.clock.Elapsed()
 	attempt, err := s.try(ctx, req.GrantRequest)
@@ -60,12 +62,13 @@ func (s *Service) acquire(ctx context.Context, req AcquireRequest, arrived time.
 	case err == nil && req.Wait == 0:
 		return AcquireResult{Attempt: attempt}, nil
 	}
-	return s.stand(ctx, req, arrived, attempt.Holder, lock.IsAmbiguous(err))
+	return s.stand(ctx, req, c, attempt.Holder, lock.IsAmbiguous(err))
 }
 
 // queue serves a call that finds others in line. It must not overtake them,
 // so it only looks whether an earlier try of its own was granted.
-func (s *Service) queue(ctx context.Context, req AcquireRequest, arrived time.Duration) (AcquireResult, error) {
+func (s *Service) queue(ctx context.Context, req AcquireRequest, c *call) (AcquireResult, error) {
+	arrived := c.arrived
 	if req.Wait == 0 && !s.lines.has(req.GrantRequest) {
 		_, holder := s.lines.front(req.Key)
 		return s.conclude(ctx, req, arrived, departure{holder: holder})
@@ -77,15 +80,15 @@ func (s *Service) queue(ctx context.Context, req AcquireRequest, arrived time.Du
 		case err == nil && ok:
 			return grantedBy(arrived, answer{grant: grant, began: began}), nil
 		case err == nil:
-			return s.stand(ctx, req, arrived, lock.Holder{}, false)
-		case !lock.IsRetryable(err) || !s.rest(ctx, backoff(failures), arrived+req.Wait):
+			return s.stand(ctx, req, c, lock.Holder{}, false)
+		case !lock.IsRetryable(err) || !s.rest(ctx, c, backoff(failures), arrived+req.Wait):
 			return AcquireResult{}, err
 		}
 	}
 }
 
 // rest pauses before the next try. It returns false if the wait ends first.
-func (s *Service) rest(ctx context.Context, d, until time.Duration) bool {
+func (s *Service) rest(ctx context.Context, c *call, d, until time.Duration) bool {
 	if s.clock.Elapsed()+d >= until {
 		return false
 	}
@@ -94,6 +97,7 @@ func (s *Service) rest(ctx context.Context, d, until time.Duration) bool {
 	select {
 	case <-timer.C:
 		return true
+	case <-c.answers: // abandoned
 	case <-ctx.Done():
 	case <-s.flight.stopping:
 	}

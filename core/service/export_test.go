@@ -8,6 +8,7 @@ func (s *Service) Leftovers() (queues, places, bells, watches, chains int) {
 	for _, named := range s.lines.bySession {
 		places += len(named)
 	}
+	places += len(s.lines.calls)
 	s.lines.mu.Unlock()
 	s.bells.mu.Lock()
 	bells = len(s.bells.byKey)

@@ -109,27 +109,29 @@ func (l *lines) sessionOver(session lock.SessionID) {
 	for _, p := range l.bySession[session] {
 		if !p.gone {
 			l.remove(p)
-			p.call.answers <- answer{err: lock.ErrSessionDead}
+			p.call.answer(answer{err: lock.ErrSessionDead})
 		}
 	}
 }
 
-// withdraw ends the wait of an abandoned request. It returns what to await before
-// no store call of this server can grant the request any more.
+// withdraw ends the waits of an abandoned request. It returns what to await before
+// no store call of this server can grant the request any more: the handoff to it, and all its calls,
+// also those that have no place yet or have lost it, for each may be in the middle of a try.
 func (l *lines) withdraw(key lock.Key, session lock.SessionID, id lock.RequestID) (pending []<-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.bySession[session][name{key, id}]
-	if p == nil {
-		return nil
+	n := name{key, id}
+	if p := l.bySession[session][n]; p != nil {
+		if p.offer != nil {
+			pending = append(pending, p.offer)
+		}
+		if !p.gone {
+			l.remove(p)
+		}
 	}
-	pending = append(pending, p.call.over)
-	if p.offer != nil {
-		pending = append(pending, p.offer)
-	}
-	if !p.gone {
-		l.remove(p)
-		p.call.answers <- answer{err: lock.Contention("the request was abandoned", true, nil)}
+	for _, c := range l.calls[asked{session, n}] {
+		c.answer(answer{err: lock.Contention("the request was abandoned", true, nil)})
+		pending = append(pending, c.over)
 	}
 	return pending
 }

@@ -29,8 +29,16 @@ type lines struct {
 	mu        sync.Mutex
 	byKey     map[lock.Key]*line
 	bySession map[lock.SessionID]map[name]*place
-	chains    map[lock.Key]chain
-	total     int
+	// calls are the acquires in flight, with a place or without one: each may have a try under way.
+	calls  map[asked][]*call
+	chains map[lock.Key]chain
+	total  int
+}
+
+// asked is what a request is known by.
+type asked struct {
+	session lock.SessionID
+	name    name
 }
 
 // line is the queue of one key.
@@ -76,13 +84,22 @@ type chain struct {
 	count int
 }
 
-// call is one acquire that stands in a line.
+// call is one acquire in flight.
 type call struct {
-	arrived time.Duration
-	left    <-chan struct{} // the caller's context has ended
-	nudge   chan struct{}   // the head may try now
-	answers chan answer     // receives exactly one answer when the call loses its place
-	over    chan struct{}   // closed when the call has returned
+	arrived  time.Duration
+	left     <-chan struct{} // the caller's context has ended
+	nudge    chan struct{}   // the head may try now
+	answers  chan answer     // receives one answer when the call loses its place, or may not take one
+	answered bool
+	over     chan struct{} // closed when the call makes no more tries
+}
+
+// answer tells the call how its wait has ended, once.
+func (c *call) answer(a answer) {
+	if !c.answered {
+		c.answered = true
+		c.answers <- a
+	}
 }
 
 // answer ends a wait: a grant, or an error.
@@ -99,6 +116,7 @@ func newLines(maxPerKey, maxTotal int) *lines {
 		maxTotal:  maxTotal,
 		byKey:     map[lock.Key]*line{},
 		bySession: map[lock.SessionID]map[name]*place{},
+		calls:     map[asked][]*call{},
 		chains:    map[lock.Key]chain{},
 	}
 }
@@ -113,14 +131,39 @@ func newCall(arrived time.Duration, left <-chan struct{}) *call {
 	}
 }
 
+// enter notes a call in flight and reports whether others stand in line for its key.
+func (l *lines) enter(req port.GrantRequest, c *call) (busy bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := asked{req.Session, name{req.Key, req.RequestID}}
+	l.calls[a] = append(l.calls[a], c)
+	return l.byKey[req.Key] != nil
+}
+
+// exit notes that the call makes no more tries.
+func (l *lines) exit(req port.GrantRequest, c *call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(c.over)
+	a := asked{req.Session, name{req.Key, req.RequestID}}
+	if rest := slices.DeleteFunc(l.calls[a], func(other *call) bool { return other == c }); len(rest) > 0 {
+		l.calls[a] = rest
+	} else {
+		delete(l.calls, a)
+	}
+}
+
 // join puts the call at the end of the line of its key, or into the place that
-// its request already has.
+// its request already has. A call that was abandoned meanwhile gets neither.
 func (l *lines) join(req port.GrantRequest, c *call, holder lock.Holder, inDoubt bool) (*place, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if c.answered {
+		return nil, (<-c.answers).err
+	}
 	p := l.find(req)
 	if p != nil {
-		p.call.answers <- answer{err: lock.Contention("a retry of this request waits in its place", true, nil)}
+		p.call.answer(answer{err: lock.Contention("a retry of this request waits in its place", true, nil)})
 		p.req, p.call = req, c
 	} else {
 		ln := l.byKey[req.Key]
@@ -230,7 +273,7 @@ func (l *lines) end(p *place, by *call, a answer) (first bool) {
 	l.remove(p)
 	p.granted = a.err == nil
 	if p.call != by {
-		p.call.answers <- a
+		p.call.answer(a)
 	}
 	return true
 }
@@ -307,13 +350,6 @@ func (l *lines) leave(p *place, c *call, force bool) departure {
 	}
 	l.remove(p)
 	return d
-}
-
-// busy reports whether a call without a place has others before it.
-func (l *lines) busy(key lock.Key) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.byKey[key] != nil
 }
 
 // has reports whether the request has a place.

@@ -145,13 +145,12 @@ func (s *Service) Abandon(ctx context.Context, key lock.Key, session lock.Sessio
 	if err := checkRequest(key, session, id); err != nil {
 		return false, err
 	}
-	limit := time.NewTimer(s.cfg.StoreTimeout)
-	defer limit.Stop()
+	limit, cancel := context.WithTimeout(ctx, s.cfg.StoreTimeout)
+	defer cancel()
 	for _, ended := range s.lines.withdraw(key, session, id) {
 		select {
 		case <-ended:
-		case <-limit.C:
-		case <-ctx.Done():
+		case <-limit.Done():
 		}
 	}
 	withdrawn, err := ask(ctx, s, func(ctx context.Context) (bool, error) {

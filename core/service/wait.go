@@ -14,9 +14,9 @@ const soonest = 10 * time.Millisecond
 // stand puts the call in line and waits. The head of the line contends, in the
 // goroutine of its own caller; the others sleep until they are the head or are answered.
 func (s *Service) stand(
-	ctx context.Context, req AcquireRequest, arrived time.Duration, holder lock.Holder, inDoubt bool,
+	ctx context.Context, req AcquireRequest, c *call, holder lock.Holder, inDoubt bool,
 ) (AcquireResult, error) {
-	c := newCall(arrived, ctx.Done())
+	arrived := c.arrived
 	p, err := s.lines.join(req.GrantRequest, c, holder, inDoubt)
 	if err != nil {
 		return AcquireResult{}, err
@@ -24,7 +24,6 @@ func (s *Service) stand(
 	s.bells.ring(req.Key)
 	s.reportWaiters(ctx)
 	defer func() {
-		close(c.over)
 		s.bells.ring(req.Key)
 		s.reportWaiters(ctx)
 	}()
