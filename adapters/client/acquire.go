@@ -205,7 +205,7 @@ func (a *acquisition) alone(
 	}
 	under(&unaryTry{since: s.client.now(), giveUp: cancel})
 	defer under(nil)
-	return s.client.lockRPC.Acquire(ctx, req) //nolint:wrapcheck // invoke translates it
+	return s.client.lockRPC.Acquire(ctx, req)
 }
 
 // recall gives up a unary try that was granted long enough ago for its answer to be here:
