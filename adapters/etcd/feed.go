@@ -145,6 +145,8 @@ func (f *feed) watch() error {
 		var resp clientv3.WatchResponse
 		var ok bool
 		select {
+		case <-ctx.Done(): // a stream that is stuck does not even end
+			return ctx.Err()
 		case resp, ok = <-ends:
 		case resp, ok = <-acts:
 		}

@@ -126,6 +126,9 @@ func (h *hub) watch(next int64) (int64, error) {
 	}
 }
 
+// errWatchEnded is the cause where a watch ends and does not say why.
+var errWatchEnded = errors.New("the watch ended")
+
 // watchErr returns why a watch has ended.
 func watchErr(resp clientv3.WatchResponse, ok bool) error {
 	if err := resp.Err(); err != nil {

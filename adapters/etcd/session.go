@@ -1,10 +1,7 @@
 package etcd
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -51,20 +48,17 @@ func (s *Store) OpenSession(ctx context.Context, req port.OpenRequest) (lock.Ses
 	return session, nil
 }
 
-// CloseSession implements port.SessionRegistry. The end of the lease is the one step that
-// frees everything. How many grants that ended is read off a watch: the deletions at the revision
-// of that step, whatever happened a moment earlier. The watch is opened at the same time, so that a
-// close needs no answer before it is sent.
+// CloseSession implements port.SessionRegistry. The end of the lease is the one step that frees everything.
+// The grants that it ended are those of the keys that hung on the lease just before, as they were
+// one revision before that step. One that another call makes between the two may be missing in the count.
 func (s *Store) CloseSession(ctx context.Context, id lock.SessionID) (int, error) {
 	m, err := s.members.find(ctx, id)
 	if err != nil {
 		return 0, unlessDead(err)
 	}
-	ctx, cancel := s.call(ctx)
-	defer cancel()
-	opened := make(chan clientv3.WatchChan, 1)
-	if !s.spawn(func() { opened <- s.deletions(ctx, 0) }) { // ends with ctx
-		return 0, translate(errClosed, reads)
+	p, err := s.askLease(ctx, m.lease, true)
+	if err != nil {
+		return 0, err
 	}
 	rev, ended, err := s.endLease(ctx, m.lease)
 	if err != nil {
@@ -74,80 +68,42 @@ func (s *Store) CloseSession(ctx context.Context, id lock.SessionID) (int, error
 	if !ended {
 		return 0, nil
 	}
-	events := <-opened
-	created := <-events
-	if created.Err() != nil || !created.Created {
-		return 0, translate(cmp.Or(created.Err(), ctx.Err(), errWatchEnded), writes)
+	count, err := s.countEnded(ctx, s.grantKeys(p), m.lease, rev)
+	if err != nil {
+		return 0, lock.Contention("the session is closed, its grants could not be counted", true, err)
 	}
-	if created.Header.GetRevision() >= rev {
-		// It came too late. One from the past takes up to 100 ms and misses nothing.
-		events = s.deletions(ctx, rev)
-	}
-	return s.countEnded(ctx, events, id, rev)
+	return count, nil
 }
 
-// deletions watches for the end of grants, of sessions and of leases of grants, from a revision
-// on; 0 is now.
-func (s *Store) deletions(ctx context.Context, rev int64) clientv3.WatchChan {
-	return s.clients.Watcher.Watch(ctx, s.keys.folder(grantFolder), clientv3.WithRange(s.keys.folder(afterCaps)),
-		clientv3.WithFilterPut(), clientv3.WithPrevKV(), clientv3.WithCreatedNotify(), clientv3.WithRev(rev))
-}
-
-// errWatchEnded is the cause where a watch ends and does not say why.
-var errWatchEnded = errors.New("the watch ended")
-
-// countEnded counts the live grants that ended at the revision together with the session's record.
-func (s *Store) countEnded(
-	ctx context.Context, deletions clientv3.WatchChan, id lock.SessionID, rev int64,
-) (int, error) {
-	count, record := 0, []byte(s.keys.session(id))
-	var capped []lock.Key
-	for resp := range deletions {
-		if err := resp.Err(); err != nil {
-			return 0, translate(err, writes)
-		}
-		for _, ev := range resp.Events {
-			if ev.GetKv().GetModRevision() != rev {
-				continue
-			}
-			if key, isGrant := s.keys.lockKey(grantFolder, ev.GetKv().GetKey()); isGrant && ev.GetPrevKv() != nil {
-				if g, err := decodeGrant(key, ev.GetPrevKv()); err == nil && g.capped() {
-					capped = append(capped, key)
-				} else {
-					count++
-				}
-			}
-			// Keys of a lease are deleted in order, so the record comes last.
-			if bytes.Equal(ev.GetKv().GetKey(), record) {
-				live, err := s.countLimits(ctx, capped, rev)
-				return count + live, err
-			}
-		}
+// countEnded counts the grants that ended with the session's lease at the revision, and gets rid of their own leases.
+func (s *Store) countEnded(ctx context.Context, keys []lock.Key, lease, rev int64) (int, error) {
+	views, err := s.viewsAt(ctx, keys, epoch{}, rev-1)
+	if err != nil {
+		return 0, err
 	}
-	return 0, translate(cmp.Or(ctx.Err(), errWatchEnded), writes)
-}
-
-// countLimits counts which of the keys had a lease of their own just before
-// the revision, and gets rid of those leases.
-func (s *Store) countLimits(ctx context.Context, keys []lock.Key, rev int64) (int, error) {
 	count := 0
-	for batch := range slices.Chunk(keys, maxOps) {
-		var ops []clientv3.Op
-		for _, key := range batch {
-			ops = append(ops, clientv3.OpGet(s.keys.limit(key), clientv3.WithRev(rev-1)))
+	for _, v := range views {
+		if !v.stands() || v.grant.lease != lease {
+			continue
 		}
-		resp, err := s.fetch(ctx, ops...)
-		if err != nil {
-			return 0, lock.Contention("the session is closed, its grants could not be counted", true, err)
-		}
-		for _, answer := range resp.Responses {
-			for _, kv := range answer.GetResponseRange().GetKvs() {
-				count++
-				s.sweeper.discard(kv.GetLease())
-			}
+		count++
+		if v.limit != nil {
+			s.sweeper.discard(v.limit.lease)
 		}
 	}
 	return count, nil
+}
+
+// grantKeys returns the keys of the grants that hang on a lease, in order.
+func (s *Store) grantKeys(p pulseOf) []lock.Key {
+	var keys []lock.Key
+	for _, raw := range p.keys {
+		if key, ok := s.keys.lockKey(grantFolder, raw); ok {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b lock.Key) int { return strings.Compare(a.String(), b.String()) })
+	return keys
 }
 
 // LocksOf implements port.SessionRegistry. The keys on the lease are the
@@ -163,14 +119,7 @@ func (s *Store) LocksOf(ctx context.Context, id lock.SessionID) ([]lock.Grant, e
 		if err != nil {
 			return nil, err
 		}
-		var keys []lock.Key
-		for _, raw := range p.keys {
-			if key, ok := s.keys.lockKey(grantFolder, raw); ok {
-				keys = append(keys, key)
-			}
-		}
-		slices.SortFunc(keys, func(a, b lock.Key) int { return strings.Compare(a.String(), b.String()) })
-		grants, settled, err := s.standingOf(ctx, id, m, keys, p.term)
+		grants, settled, err := s.standingOf(ctx, id, m, s.grantKeys(p), p.term)
 		if settled || err != nil {
 			return grants, err
 		}

@@ -67,8 +67,11 @@ type view struct {
 
 // live reports whether a grant stands and has not lapsed.
 func (v *view) live() bool {
-	return v.grant != nil && v.grant.base == v.epoch.base && (!v.grant.capped() || v.limit != nil)
+	return v.stands() && v.grant.base == v.epoch.base
 }
+
+// stands is live among views of one epoch.
+func (v *view) stands() bool { return v.grant != nil && (!v.grant.capped() || v.limit != nil) }
 
 // is reports whether the live grant is this one.
 func (v *view) is(session lock.SessionID, token lock.Token) bool {
