@@ -12,7 +12,6 @@ import (
 	"connectrpc.com/connect"
 
 	fencelockv1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
-	"github.com/fencelock/fencelock/core/lock"
 	"github.com/fencelock/fencelock/core/service"
 )
 
@@ -41,10 +40,11 @@ func (h *sessionHandler) Attach(
 		operations: make(slots, limits.Operations),
 		waiting:    make(slots, limits.Waits),
 		inFlight:   make(map[uint64]context.CancelFunc),
-		watched:    make(map[lock.SessionID]func()),
+		news:       h.cfg.Service.Watch(),
 		draining:   h.draining,
 		finish:     make(chan struct{}),
 	}
+	defer s.news.Close()
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
@@ -52,7 +52,7 @@ func (h *sessionHandler) Attach(
 	}()
 	err := s.read()
 	cancelWaits()
-	s.running.Wait() // bounded: waits and watches are cancelled, store calls have a timeout
+	s.running.Wait() // bounded: waits are cancelled, store calls have a timeout
 	close(s.finish)
 	<-written
 	return err
@@ -74,13 +74,14 @@ type attached struct {
 	// operations and waiting bound what is in flight.
 	operations, waiting slots
 	running             sync.WaitGroup
-	draining            <-chan struct{}
+	// news is of the sessions that this stream has proved to know.
+	news     *service.Watcher
+	draining <-chan struct{}
 	// finish tells the writer that nothing more will be added.
 	finish chan struct{}
 
 	mu       sync.Mutex
 	inFlight map[uint64]context.CancelFunc
-	watched  map[lock.SessionID]func()
 	drained  bool
 }
 
@@ -115,14 +116,22 @@ func (s *attached) read() error {
 	}
 }
 
-// write sends frames until finish, and tells the peer once when the server drains.
+// write sends frames until finish, and tells the peer once when the server drains. It takes news only
+// when it can send: a slow peer falls behind in its own news, and the service keeps a picture instead of each event.
 func (s *attached) write() {
 	out := newSender(s.arrival, s.cfg.Limits.SendTime)
 	var grace <-chan time.Time // set once draining
-	draining := s.draining
+	draining, news := s.draining, s.news.Events()
 	for {
 		select {
 		case <-s.out.ready:
+			s.flush(out)
+		case event, open := <-news:
+			if !open {
+				news = nil
+				continue
+			}
+			s.tell(event, news)
 			s.flush(out)
 		case <-draining:
 			draining = nil
@@ -158,55 +167,13 @@ func (s *attached) flush(out *sender) {
 	}
 }
 
-// watch brings the events of a session that this stream has proved to know. One registration per session.
-func (s *attached) watch(id lock.SessionID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, already := s.watched[id]; already || s.ctx.Err() != nil {
-		return
-	}
-	events, cancel := s.cfg.Service.WatchSession(id)
-	s.watched[id] = cancel
-	s.running.Go(func() { s.forward(id, events) })
-}
-
-// forward passes on the events of one session until its watch or the stream ends.
-func (s *attached) forward(id lock.SessionID, events <-chan service.SessionEvent) {
-	defer s.unwatch(id)
-	for {
-		select {
-		case event, open := <-events:
-			if !open {
-				return
-			}
-			if !s.deliver(sessionEvent(event)) || event.Kind == service.SessionDead {
-				return
-			}
-		case <-s.waits.Done():
-			return
+// tell queues an event and those behind it, for one frame.
+func (s *attached) tell(event service.SessionEvent, news <-chan service.SessionEvent) {
+	s.out.tell(sessionEvent(event))
+	for range len(news) {
+		if event, open := <-news; open {
+			s.out.tell(sessionEvent(event))
 		}
-	}
-}
-
-// deliver waits for room; a slow peer stops only its own watches.
-func (s *attached) deliver(event *fencelockv1.SessionEvent) bool {
-	for !s.out.tell(event) {
-		select {
-		case <-s.out.room:
-		case <-s.waits.Done():
-			return false
-		}
-	}
-	return true
-}
-
-func (s *attached) unwatch(id lock.SessionID) {
-	s.mu.Lock()
-	cancel := s.watched[id]
-	delete(s.watched, id)
-	s.mu.Unlock()
-	if cancel != nil {
-		cancel()
 	}
 }
 

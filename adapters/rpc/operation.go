@@ -84,7 +84,7 @@ func (s *attached) carryOut(
 		return failure(op.GetId(), err)
 	}
 	if id, err := lock.ParseSessionID(session); err == nil {
-		s.watch(id)
+		s.news.Add(id)
 	}
 	return result
 }

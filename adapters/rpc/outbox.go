@@ -12,18 +12,14 @@ import (
 const (
 	frameResults = 256
 	frameBytes   = 32 << 10
-	// outboxEvents bounds the events that wait for a slow peer. Beyond it the watch is not read, and
-	// the service keeps a picture instead of each event.
-	outboxEvents = 256
 )
 
 // outbox holds what one Attach stream has to say. Results are bounded by the slots of the operations that
-// made them: a slot is given back once its result was sent.
+// made them: a slot is given back once its result was sent. Events are bounded by the writer, which sends those
+// that it has added before it takes more.
 type outbox struct {
 	// ready has a value while there may be something to take.
 	ready chan struct{}
-	// room has a value after events were taken.
-	room chan struct{}
 
 	mu      sync.Mutex
 	results []outcome
@@ -47,7 +43,7 @@ func (s slots) giveBack() {
 }
 
 func newOutbox() *outbox {
-	return &outbox{ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+	return &outbox{ready: make(chan struct{}, 1)}
 }
 
 // add queues a result; the writer sends it together with whatever else is ready by then.
@@ -65,18 +61,14 @@ func (o *outbox) add(result *fencelockv1.OperationResult, slot slots) {
 	signal(o.ready)
 }
 
-// tell queues an event and reports whether there was room.
-func (o *outbox) tell(event *fencelockv1.SessionEvent) bool {
+// tell queues an event.
+func (o *outbox) tell(event *fencelockv1.SessionEvent) {
 	o.mu.Lock()
-	full := len(o.events) >= outboxEvents
-	if !full && !o.failed {
+	if !o.failed {
 		o.events = append(o.events, event)
 	}
 	o.mu.Unlock()
-	if !full {
-		signal(o.ready)
-	}
-	return !full
+	signal(o.ready)
 }
 
 // take returns the next frame and the outcomes in it, or nil if there is nothing to say.
@@ -88,7 +80,6 @@ func (o *outbox) take() (*fencelockv1.AttachResponse, []outcome) {
 	}
 	frame := &fencelockv1.AttachResponse{Events: o.events}
 	o.events = nil
-	signal(o.room)
 	n, size := 0, 0
 	for n < len(o.results) && n < frameResults && size < frameBytes {
 		frame.Results = append(frame.Results, o.results[n].result)
@@ -112,7 +103,6 @@ func (o *outbox) fail() {
 	for _, d := range dropped {
 		d.slot.giveBack()
 	}
-	signal(o.room)
 }
 
 func signal(ch chan struct{}) {

@@ -22,6 +22,7 @@ type Sessions interface {
 	Heartbeat(ctx context.Context, req service.HeartbeatRequest) (service.HeartbeatResult, error)
 	CloseSession(ctx context.Context, id lock.SessionID) (int, error)
 	WatchSession(id lock.SessionID) (events <-chan service.SessionEvent, cancel func())
+	Watch() *service.Watcher
 }
 
 // Locks is the part about grants.

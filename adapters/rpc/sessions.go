@@ -79,6 +79,7 @@ func (h *sessionHandler) WatchSession(
 		case <-ctx.Done():
 			return fmt.Errorf("watch session: %w", ctx.Err())
 		case event, open = <-events:
+			event.Session = id
 		case <-draining:
 			event = service.SessionEvent{Kind: service.Draining, Session: id}
 		}

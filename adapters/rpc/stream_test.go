@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/fencelock/fencelock/adapters/rpc"
 	fencelockv1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
 	"github.com/fencelock/fencelock/core/lock"
-	"github.com/fencelock/fencelock/core/service"
 )
 
 // wire is one Attach stream, with a reader that sorts what comes.
@@ -347,34 +345,6 @@ func TestAttachBringsNewsOfItsSessions(t *testing.T) {
 	}
 }
 
-// TestAttachTellsNothingOfSessionsItDoesNotKnow: presenting an id in a call that fails starts no watch.
-func TestAttachTellsNothingOfSessionsItDoesNotKnow(t *testing.T) {
-	t.Parallel()
-	var watches counting
-	f := newFixture(t, func(c *rpc.Config) {
-		watches.Service = c.Service
-		c.Service = &watches
-	})
-	c := f.plain(t)
-	w := c.attach(t)
-	for i := range uint64(20) {
-		w.send(t, opHeartbeat(i, lock.NewSessionID().Reveal()), opRelease(100+i, lock.NewSessionID().Reveal(), "a", 1))
-	}
-	for range 40 {
-		next(t, w.results)
-	}
-	if n := watches.watched.Load(); n != 0 {
-		t.Errorf("%d watches for unknown sessions", n)
-	}
-	session := c.open(t)
-	w.send(t, opHeartbeat(1000, session), opHeartbeat(1001, session))
-	next(t, w.results)
-	next(t, w.results)
-	if n := watches.watched.Load(); n != 1 {
-		t.Errorf("%d watches for one session, want 1", n)
-	}
-}
-
 func TestTooManyWaitsOnAStreamDoNotStopHeartbeats(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, func(c *rpc.Config) { c.Limits.Waits = 3 })
@@ -475,15 +445,4 @@ func TestDrainingEndsStreamsAfterTellingThem(t *testing.T) {
 	if again := c.acquire(t, holder, heldKey, "r0"); again.GetToken() != token {
 		t.Errorf("the grant %v did not survive the draining", again)
 	}
-}
-
-// counting counts watches.
-type counting struct {
-	rpc.Service
-	watched atomic.Int64
-}
-
-func (c *counting) WatchSession(id lock.SessionID) (<-chan service.SessionEvent, func()) {
-	c.watched.Add(1)
-	return c.Service.WatchSession(id)
 }

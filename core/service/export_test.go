@@ -14,7 +14,7 @@ func (s *Service) Leftovers() (queues, places, bells, watches, chains int) {
 	bells = len(s.bells.byKey)
 	s.bells.mu.Unlock()
 	s.hub.mu.Lock()
-	watches = len(s.hub.watches) + len(s.hub.stale) + len(s.hub.later)
+	watches = len(s.hub.watchers) + len(s.hub.watches) + len(s.hub.stale) + len(s.hub.later)
 	s.hub.mu.Unlock()
 	return queues, places, bells, watches, chains
 }
@@ -30,4 +30,5 @@ func (s *Service) Served() int {
 const (
 	MaxChains   = maxChains
 	WatchBuffer = watchBuffer
+	NewsBuffer  = newsBuffer
 )

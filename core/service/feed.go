@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/core/lock"
@@ -25,9 +24,15 @@ const (
 // gets HeldNow instead. HeldNow may be a moment old: it can lack a grant made since, so
 // only a heartbeat with a digest, sent after that grant, proves a loss.
 func (s *Service) WatchSession(session lock.SessionID) (events <-chan SessionEvent, cancel func()) {
-	w := s.hub.add(session)
-	return w.events, sync.OnceFunc(func() { s.hub.drop(session, w) })
+	w := s.hub.watch(watchBuffer, true)
+	w.Add(session)
+	return w.events, w.Close
 }
+
+// Watch returns a watcher of no session yet; the caller adds them, and closes it. News is
+// as that of [Service.WatchSession], except that the end of one session does not end the watcher, and that
+// Draining names no session.
+func (s *Service) Watch() *Watcher { return s.hub.watch(newsBuffer, false) }
 
 // followFeed reads the store's feed until the service closes.
 func (s *Service) followFeed(ctx context.Context) {

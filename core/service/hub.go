@@ -8,10 +8,12 @@ import (
 )
 
 const (
-	// watchBuffer is how many events a watcher may be behind.
+	// watchBuffer is how many events the watcher of one session may be behind, and newsBuffer
+	// that of many.
 	watchBuffer = 16
-	// reserved slots of that buffer are for Draining and SessionDead, which
-	// are sent once each and must not be lost.
+	newsBuffer  = 64
+	// reserved slots of that buffer are for Draining, sent once, and SessionDead. Of one session both
+	// fit at any time; of many, a death that finds no room is told later.
 	reserved = 2
 	// servedFor is how long a session that no longer heartbeats here is remembered:
 	// longer than it can live.
@@ -21,8 +23,9 @@ const (
 // hub knows the sessions that this server serves and those that are watched.
 // Nothing in it blocks: a watcher that is behind loses events and is told the store's view later.
 type hub struct {
-	mu      sync.Mutex
-	watches map[lock.SessionID]map[*watch]struct{}
+	mu       sync.Mutex
+	watchers map[*Watcher]struct{}
+	watches  map[lock.SessionID]map[*Watcher]struct{}
 	// seen is when each session was last served here.
 	seen map[lock.SessionID]time.Duration
 	// stale sessions are to be read from the store; later ones after a pause.
@@ -31,80 +34,131 @@ type hub struct {
 	draining, closed bool
 }
 
-type watch struct{ events chan SessionEvent }
+// Watcher brings news of any number of sessions through one channel. It costs no goroutine.
+type Watcher struct {
+	hub    *hub
+	events chan SessionEvent
+	// single ends the watcher with its session.
+	single bool
+	// sessions are those watched. Guarded by the hub's mutex.
+	sessions map[lock.SessionID]struct{}
+}
 
 func newHub() *hub {
 	return &hub{
-		watches: map[lock.SessionID]map[*watch]struct{}{},
-		seen:    map[lock.SessionID]time.Duration{},
-		stale:   map[lock.SessionID]struct{}{},
-		later:   map[lock.SessionID]struct{}{},
-		work:    make(chan struct{}, 1),
+		watchers: map[*Watcher]struct{}{},
+		watches:  map[lock.SessionID]map[*Watcher]struct{}{},
+		seen:     map[lock.SessionID]time.Duration{},
+		stale:    map[lock.SessionID]struct{}{},
+		later:    map[lock.SessionID]struct{}{},
+		work:     make(chan struct{}, 1),
 	}
 }
 
-// add starts a watch, whose first news is the store's view.
-func (h *hub) add(session lock.SessionID) *watch {
+// watch starts a watcher of no session yet.
+func (h *hub) watch(buffer int, single bool) *Watcher {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	w := &watch{events: make(chan SessionEvent, watchBuffer)}
+	w := &Watcher{
+		hub:      h,
+		events:   make(chan SessionEvent, buffer),
+		single:   single,
+		sessions: map[lock.SessionID]struct{}{},
+	}
 	if h.closed {
 		close(w.events)
 		return w
 	}
-	if h.watches[session] == nil {
-		h.watches[session] = map[*watch]struct{}{}
-	}
-	h.watches[session][w] = struct{}{}
+	h.watchers[w] = struct{}{}
 	if h.draining {
-		w.events <- SessionEvent{Kind: Draining, Session: session}
+		w.events <- SessionEvent{Kind: Draining}
 	}
-	h.refresh(session)
 	return w
 }
 
-// drop ends a watch.
-func (h *hub) drop(session lock.SessionID, w *watch) {
+// Events is closed by [Watcher.Close] and when the service closes.
+func (w *Watcher) Events() <-chan SessionEvent { return w.events }
+
+// Add watches one more session. Its first news is the store's view. Watching it already
+// changes nothing.
+func (w *Watcher) Add(session lock.SessionID) {
+	h := w.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, there := h.watches[session][w]; !there {
+	_, open := h.watchers[w]
+	if _, already := w.sessions[session]; already || !open {
 		return
 	}
+	w.sessions[session] = struct{}{}
+	if h.watches[session] == nil {
+		h.watches[session] = map[*Watcher]struct{}{}
+	}
+	h.watches[session][w] = struct{}{}
+	h.refresh(session)
+}
+
+// Close ends the watcher. It may be called more than once.
+func (w *Watcher) Close() {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	w.hub.end(w)
+}
+
+// end closes a watcher, unless that was done.
+func (h *hub) end(w *Watcher) {
+	if _, open := h.watchers[w]; !open {
+		return
+	}
+	delete(h.watchers, w)
+	for session := range w.sessions {
+		h.drop(session, w)
+	}
 	close(w.events)
+}
+
+// drop ends the watch of one session.
+func (h *hub) drop(session lock.SessionID, w *Watcher) {
+	delete(w.sessions, session)
 	delete(h.watches[session], w)
 	if len(h.watches[session]) == 0 {
-		h.unwatch(session)
+		delete(h.watches, session)
+		delete(h.stale, session)
+		delete(h.later, session)
 	}
 }
 
-func (h *hub) unwatch(session lock.SessionID) {
-	delete(h.watches, session)
-	delete(h.stale, session)
-	delete(h.later, session)
-}
+// behind reports whether a watcher has no room for what can be told later.
+func (w *Watcher) behind() bool { return len(w.events) >= cap(w.events)-reserved }
 
 // send passes an event to the watchers of its session.
 func (h *hub) send(ev SessionEvent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for w := range h.watches[ev.Session] {
-		if len(w.events) < watchBuffer-reserved {
-			w.events <- ev
-		} else {
+		if w.behind() {
 			h.later[ev.Session] = struct{}{}
+		} else {
+			w.events <- ev
 		}
 	}
 }
 
-// over ends the watches of a session and forgets it. It reports whether this server served it.
+// over ends the watches of a session and forgets it. It reports whether this server served it. A watcher
+// that has no room goes on watching: the store will be asked again, and say the same.
 func (h *hub) over(session lock.SessionID) (served bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for w := range h.watches[session] {
+		if !w.single && w.behind() {
+			h.later[session] = struct{}{}
+			continue
+		}
 		w.events <- SessionEvent{Kind: SessionDead, Session: session}
-		close(w.events)
+		h.drop(session, w)
+		if w.single {
+			h.end(w)
+		}
 	}
-	h.unwatch(session)
 	_, served = h.seen[session]
 	delete(h.seen, session)
 	return served
@@ -186,7 +240,7 @@ func (h *hub) next() (session lock.SessionID, ok bool) {
 
 func (h *hub) room(session lock.SessionID) bool {
 	for w := range h.watches[session] {
-		if len(w.events) < watchBuffer-reserved {
+		if !w.behind() {
 			return true
 		}
 	}
@@ -224,22 +278,17 @@ func (h *hub) drain() {
 		return
 	}
 	h.draining = true
-	for session, watches := range h.watches {
-		for w := range watches {
-			w.events <- SessionEvent{Kind: Draining, Session: session}
-		}
+	for w := range h.watchers {
+		w.events <- SessionEvent{Kind: Draining} // a slot is reserved for it
 	}
 }
 
-// close ends all watches.
+// close ends all watchers.
 func (h *hub) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
-	for session, watches := range h.watches {
-		for w := range watches {
-			close(w.events)
-		}
-		h.unwatch(session)
+	for w := range h.watchers {
+		h.end(w)
 	}
 }
