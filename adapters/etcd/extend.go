@@ -70,7 +70,7 @@ func (s *Store) prolong(ctx context.Context, v *view, want time.Duration) (g loc
 		s.sweeper.discard(own.id)
 		return lock.Grant{}, false, nil
 	}
-	s.sweeper.discard(out.freed)
+	s.sweeper.discardLate(out.freed)
 	g.LeaseRemaining = own.remaining(s.now())
 	return g, true, nil
 }

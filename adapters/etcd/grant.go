@@ -88,18 +88,31 @@ func (s *Store) judge(ctx context.Context, v *view, req port.GrantRequest, m *me
 }
 
 // withRemaining returns the live grant of a view with what is left of its lease; live is
-// false where the lease has ended since.
+// false where the grant has ended since. That its lease is gone does not say so: an extension has perhaps put
+// the grant on another one, and a leader that was deposed does not know the newest.
 func (s *Store) withRemaining(ctx context.Context, v *view) (g lock.Grant, live bool, err error) {
 	g = v.grant.grant
-	if v.limit == nil {
-		return g, true, nil
+	now := v
+	for range maxRounds {
+		if now.limit == nil {
+			return g, true, nil
+		}
+		p, err := s.askLease(ctx, now.limit.lease, false)
+		if err != nil {
+			return g, false, err
+		}
+		if p.exists {
+			g.LeaseRemaining = max(0, p.until-s.now())
+			return g, true, nil
+		}
+		if now, err = s.look(ctx, v.key, lock.SessionID{}); err != nil {
+			return g, false, err
+		}
+		if !now.is(g.Session, g.Token) {
+			return g, false, nil
+		}
 	}
-	p, err := s.askLease(ctx, v.limit.lease, false)
-	if err != nil || !p.exists {
-		return g, false, err
-	}
-	g.LeaseRemaining = max(0, p.until-s.now())
-	return g, true, nil
+	return g, false, errCrowded()
 }
 
 // holder describes who stands in the way.

@@ -12,6 +12,8 @@ const (
 	sweepBacklog = 4096
 	// sweepTimeout bounds the end of one lease.
 	sweepTimeout = 5 * time.Second
+	// sweepDelay is how long a lease outlives its use where others may just ask for it.
+	sweepDelay = 3 * time.Second
 )
 
 // sweeper ends leases that nobody uses any more, off the path of callers. It
@@ -53,3 +55,6 @@ func (w *sweeper) discard(id int64) {
 		w.store.report(Incident{Kind: CleanupDropped})
 	}
 }
+
+// discardLate ends a lease in a moment. A timer that fires after the Store has ended does nothing.
+func (w *sweeper) discardLate(id int64) { time.AfterFunc(sweepDelay, func() { w.discard(id) }) }
