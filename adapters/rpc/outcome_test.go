@@ -124,3 +124,26 @@ func TestOthersSeeNeitherSessionNorRequestIDs(t *testing.T) {
 		}
 	}
 }
+
+// TestARaisedFloorCanBeReadBack: the record names no key, and every namespace lists it.
+func TestARaisedFloorCanBeReadBack(t *testing.T) {
+	t.Parallel()
+	c := newFixture(t).plain(t)
+	raised, err := c.admin.RaiseTokenFloor(t.Context(), connect.NewRequest(&fencelockv1.RaiseTokenFloorRequest{
+		Above: 1000, Operator: "op", Reason: "after a restore",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, namespace := range []string{"", "elsewhere"} {
+		listed, err := c.admin.ListRevocations(t.Context(), connect.NewRequest(&fencelockv1.ListRevocationsRequest{Namespace: namespace}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := listed.Msg.GetRevocations()
+		if len(list) != 1 || list[0].GetReason() != "after a restore" || list[0].GetKey() != "" || list[0].GetNamespace() != "" ||
+			list[0].GetFloor() != raised.Msg.GetFloor() {
+			t.Errorf("namespace %q lists %v, want the floor of %v", namespace, list, raised.Msg)
+		}
+	}
+}

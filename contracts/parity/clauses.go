@@ -158,6 +158,7 @@ func revocationClauses() []clause {
 			{"newest first, in pages", revocationPages},
 			{"a page token of elsewhere is invalid", foreignPageToken},
 			{"they survive sessions and servers", revocationsSurvive},
+			{"a raised floor is listed in every namespace", raisedFloorIsListed},
 		}},
 	}
 }

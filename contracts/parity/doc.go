@@ -107,7 +107,8 @@
 // returns false.
 //
 // REV-04: Revocations are listed, newest first, in pages. They survive the end of
-// every session and server.
+// every session and server. A raised floor is listed likewise, in every namespace, also if
+// it ended no grant.
 //
 // # Waiting
 //

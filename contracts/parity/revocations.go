@@ -316,3 +316,37 @@ func revocationsSurvive(s *stage) {
 		s.Errorf("floor %d, want %d", floor, want[0].Floor)
 	}
 }
+
+// raisedFloorIsListed raises the floor between two revocations, once with a grant to end and once with none.
+func raisedFloorIsListed(s *stage) {
+	before := s.revokeMany(1)
+	s.hold(s.First, s.key("live"), s.open(s.First, longTTL))
+	var reasons []string
+	for i, b := range []port.Backend{s.First, s.Second} {
+		req := port.FloorRequest{Operator: "operator", Reason: fmt.Sprintf("restored, step %d", i), Above: before[0].Floor + 1000}
+		raised := must[port.FloorRaised](s, "raise floor")(b.Custodian.RaiseFloor(s.Context(), req))
+		if raised.EndedGrants != 1-i {
+			s.Errorf("step %d ended %d grants, want %d", i, raised.EndedGrants, 1-i)
+		}
+		for _, namespace := range []string{lock.DefaultNamespace, "elsewhere"} {
+			list, _, err := s.First.Catalog.Revocations(s.Context(), namespace, port.Page{Size: 1})
+			if err != nil || len(list) != 1 {
+				s.Fatalf("%s lists %d records, %v, want the raised floor", namespace, len(list), err)
+			}
+			r := list[0]
+			if r.Operator != req.Operator || r.Reason != req.Reason || r.At.IsZero() || r.Floor < req.Above || r.Floor > raised.Floor {
+				s.Errorf("the newest record of %s is %+v, want the floor raised to %d", namespace, r, raised.Floor)
+			}
+		}
+		reasons = append([]string{req.Reason}, reasons...)
+	}
+	after := s.revokeMany(1)
+	var got []string
+	for _, r := range s.revocations(s.Second) {
+		got = append(got, r.Reason)
+	}
+	want := slices.Concat([]string{after[0].Reason}, reasons, []string{before[0].Reason})
+	if !slices.Equal(got, want) {
+		s.Errorf("listed are %q, want %q", got, want)
+	}
+}

@@ -86,7 +86,8 @@ type Info struct {
 // Revocation is one audit record: an operator ended a grant (clauses REV-01, REV-04).
 type Revocation struct {
 	// ID is unique and sorts by time.
-	ID       string
+	ID string
+	// Key is the zero Key in the record of a raised floor, which ended all grants of all namespaces.
 	Key      Key
 	Operator string
 	Reason   string

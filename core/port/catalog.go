@@ -35,7 +35,8 @@ type Catalog interface {
 	Grants(ctx context.Context, namespace, prefix string, page Page) (grants []lock.Grant, next string, err error)
 	// Sessions lists live sessions in a stable order.
 	Sessions(ctx context.Context, page Page) (sessions []lock.Session, next string, err error)
-	// Revocations lists audit records of a namespace, newest first.
+	// Revocations lists audit records of a namespace, newest first. A raised floor concerns
+	// all namespaces, so each of them lists its record.
 	Revocations(ctx context.Context, namespace string, page Page) (revocations []lock.Revocation, next string, err error)
 	// Counts returns totals over all namespaces.
 	Counts(ctx context.Context) (Counts, error)
@@ -62,8 +63,10 @@ type FloorRaised struct {
 type Custodian interface {
 	// Ping returns nil if the store can grant now.
 	Ping(ctx context.Context) error
-	// RaiseFloor lifts all future tokens above a number, ends all grants, and appends an
-	// audit record, in one atomic step. It ends the state [lock.ErrUnsafeStore].
+	// RaiseFloor lifts all future tokens above a number, ends all grants, and appends one
+	// audit record, also if there were none, in one atomic step. The record has no key and names
+	// no previous grant, however many there were; [Catalog] lists it in every namespace. It
+	// ends the state [lock.ErrUnsafeStore].
 	RaiseFloor(ctx context.Context, req FloorRequest) (FloorRaised, error)
 }
 

@@ -31,11 +31,11 @@ func (w *World) listSessions() []*session {
 	return slices.SortedFunc(maps.Values(w.sessions), func(a, b *session) int { return cmp.Compare(a.serial, b.serial) })
 }
 
-// listRevocations lists audit records, newest first (clause REV-04).
+// listRevocations lists audit records, newest first (clause REV-04). One of no key is of every namespace.
 func (w *World) listRevocations(namespace string) []lock.Revocation {
 	var revocations []lock.Revocation
 	for _, r := range slices.Backward(w.audit) {
-		if r.Key.Namespace() == namespace {
+		if r.Key.Namespace() == namespace || r.Key == (lock.Key{}) {
 			revocations = append(revocations, r)
 		}
 	}

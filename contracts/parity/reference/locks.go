@@ -116,27 +116,33 @@ func (w *World) revoke(now time.Time, req port.RevokeRequest) (lock.Revocation, 
 
 // condemn ends a grant, raises the floor above it, records who did it, and tells.
 func (w *World) condemn(now time.Time, g *grant, operator, reason string) lock.Revocation {
-	w.serial++
-	floor := w.steps.next(g.Key)
-	r := lock.Revocation{
-		ID: fmt.Sprintf("%020d", w.serial), Key: g.Key, Operator: operator, Reason: reason, At: now.Round(0),
-		PreviousOwner: g.Owner, PreviousSession: g.Session, PreviousToken: g.Token, Floor: floor,
-	}
-	w.floors[g.Key] = floor
-	w.audit = append(w.audit, r)
+	r := w.record(lock.Revocation{
+		Key: g.Key, Operator: operator, Reason: reason, At: now.Round(0),
+		PreviousOwner: g.Owner, PreviousSession: g.Session, PreviousToken: g.Token, Floor: w.steps.next(g.Key),
+	})
+	w.floors[g.Key] = r.Floor
 	w.free(g.Key)
 	w.steps.tell(event(port.GrantRevoked, g))
 	return r
 }
 
-// raiseFloor lifts all tokens to come and ends all grants, each with an audit record.
+// record appends an audit record under an id of its own.
+func (w *World) record(r lock.Revocation) lock.Revocation {
+	w.serial++
+	r.ID = fmt.Sprintf("%020d", w.serial)
+	w.audit = append(w.audit, r)
+	return r
+}
+
+// raiseFloor lifts all tokens to come and ends all grants, with one audit record of no key.
 func (w *World) raiseFloor(now time.Time, req port.FloorRequest) port.FloorRaised {
 	w.token = max(w.token, req.Above)
-	raised := port.FloorRaised{EndedGrants: len(w.grants), At: now.Round(0)}
+	raised := port.FloorRaised{EndedGrants: len(w.grants), Floor: w.token, At: now.Round(0)}
 	for _, g := range w.grants {
-		w.condemn(now, g, req.Operator, req.Reason)
+		w.free(g.Key)
+		w.steps.tell(event(port.GrantRevoked, g))
 	}
-	raised.Floor = w.token
+	w.record(lock.Revocation{Operator: req.Operator, Reason: req.Reason, At: raised.At, Floor: raised.Floor})
 	return raised
 }
 

@@ -78,6 +78,24 @@ func operatorMutants() []Mutant {
 				return r, err
 			}
 		}},
+		{"a raised floor is listed nowhere", "REV-04", func(w *World) {
+			right := w.steps.raiseFloor
+			w.steps.raiseFloor = func(now time.Time, req port.FloorRequest) port.FloorRaised {
+				raised := right(now, req)
+				w.audit = w.audit[:len(w.audit)-1]
+				return raised
+			}
+		}},
+		{"a raised floor is listed in one namespace", "REV-04", func(w *World) {
+			right := w.steps.listRevocations
+			w.steps.listRevocations = func(namespace string) []lock.Revocation {
+				revocations := right(namespace)
+				if namespace == lock.DefaultNamespace {
+					return revocations
+				}
+				return slices.DeleteFunc(revocations, func(r lock.Revocation) bool { return r.Key == (lock.Key{}) })
+			}
+		}},
 		{"revocations listed oldest first", "REV-04", func(w *World) {
 			right := w.steps.listRevocations
 			w.steps.listRevocations = func(namespace string) []lock.Revocation {

@@ -173,5 +173,5 @@ func (c *Client) Ping(ctx context.Context) error {
 
 // RaiseFloor implements [port.Custodian].
 func (c *Client) RaiseFloor(ctx context.Context, req port.FloorRequest) (port.FloorRaised, error) {
-	return call(ctx, c, func(now time.Time) (port.FloorRaised, error) { return c.world.raiseFloor(now, req), nil })
+	return call(ctx, c, func(now time.Time) (port.FloorRaised, error) { return c.world.steps.raiseFloor(now, req), nil })
 }

@@ -25,6 +25,8 @@ type steps struct {
 	settle  func(now time.Time, key lock.Key, session lock.SessionID, id lock.RequestID) (grant lock.Grant, ok bool, err error)
 	abandon func(key lock.Key, session lock.SessionID, id lock.RequestID) bool
 
+	raiseFloor func(now time.Time, req port.FloorRequest) port.FloorRaised
+
 	listGrants      func(now time.Time, namespace, prefix string) []lock.Grant
 	listRevocations func(namespace string) []lock.Revocation
 
@@ -50,6 +52,7 @@ func correct(w *World) steps {
 		tryInsert: w.tryInsert, extend: w.extend, release: w.release, read: w.read, revoke: w.revoke,
 		open: w.open, heartbeat: w.heartbeat, close: w.close, locksOf: w.locksOf,
 		handoff: w.handoff, settle: w.settle, abandon: w.abandon,
+		raiseFloor: w.raiseFloor,
 		listGrants: w.listGrants, listRevocations: w.listRevocations,
 		next:        w.next,
 		sessionOver: func(s *session, now time.Time) bool { return !now.Before(s.deadline) },
