@@ -255,10 +255,10 @@ func (m *model) named(s state, in entry) (state, bool) {
 func (m *model) sought(s state, in entry) (state, bool) {
 	stands := s.asked(in)
 	token := in.Answer
+	if in.Kind != Abandon && in.Status == OK && s.isDead(in.session) {
+		return s, false
+	}
 	if in.Kind == LocksOf {
-		if s.isDead(in.session) {
-			return s, false
-		}
 		stands, token = s.holder == in.session, in.found
 	}
 	switch {
@@ -271,7 +271,7 @@ func (m *model) sought(s state, in entry) (state, bool) {
 		return s.settled(token), stands && s.has(in.session, token)
 	case stands: // but was not found
 		free, ok := m.vacate(s, in.until)
-		return free, ok && (in.Kind != LocksOf || !free.isDead(in.session))
+		return free, ok && (in.Kind == Abandon || in.Status != OK || !free.isDead(in.session))
 	default:
 		return s, true
 	}

@@ -100,8 +100,6 @@ func (o Operation) needs(id lock.SessionID) bool {
 		return false
 	case o.Kind == Close:
 		return o.Ended > 0
-	case o.Kind == Settle:
-		return o.Answer != 0
 	default:
 		return id == o.Session || o.Kind == Handoff
 	}

@@ -177,6 +177,10 @@ func TestIllegalEnds(t *testing.T) {
 				Kind: history.Acquire, Key: s.key, Session: s.a, Request: "1", Answer: 3, Lease: 4 * time.Second,
 			}).acquire(s.b, "2", 4)
 		}, noOrder},
+		"a request looked up for the dead": {func(s *script) {
+			s.acquire(s.a, "1", 3).add(history.Operation{Kind: history.Close, Session: s.a, Ended: 1})
+			s.add(history.Operation{Kind: history.Settle, Key: s.key, Session: s.a, Request: "1"})
+		}, noOrder},
 		"a list that misses a grant": {func(s *script) {
 			s.acquire(s.a, "1", 3).add(history.Operation{Kind: history.LocksOf, Session: s.a})
 		}, noOrder},

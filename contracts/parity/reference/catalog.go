@@ -35,7 +35,7 @@ func (w *World) listSessions() []*session {
 func (w *World) listRevocations(namespace string) []lock.Revocation {
 	var revocations []lock.Revocation
 	for _, r := range slices.Backward(w.audit) {
-		if r.Key.Namespace() == namespace || r.Key == (lock.Key{}) {
+		if r.Key.Namespace() == namespace || r.Key.IsZero() {
 			revocations = append(revocations, r)
 		}
 	}

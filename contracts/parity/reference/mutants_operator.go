@@ -93,7 +93,7 @@ func operatorMutants() []Mutant {
 				if namespace == lock.DefaultNamespace {
 					return revocations
 				}
-				return slices.DeleteFunc(revocations, func(r lock.Revocation) bool { return r.Key == (lock.Key{}) })
+				return slices.DeleteFunc(revocations, func(r lock.Revocation) bool { return r.Key.IsZero() })
 			}
 		}},
 		{"revocations listed oldest first", "REV-04", func(w *World) {
