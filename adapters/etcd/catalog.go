@@ -12,16 +12,15 @@ import (
 	"github.com/fencelock/fencelock/core/port"
 )
 
-// cursorDigits is how much of a session id a page token shows: enough to be
-// unique, with 72 bits left that nobody can guess.
-const cursorDigits = 14
-
 // Grants implements port.Catalog.
 func (s *Store) Grants(
 	ctx context.Context, namespace, prefix string, page port.Page,
 ) (grants []lock.Grant, next string, err error) {
 	listing := "g\x00" + namespace + "\x00" + prefix
-	last, size, err := openPage(listing, page)
+	last, size, err := openPage(listing, page, func(last string) bool {
+		_, err := lock.NewKey(namespace, last)
+		return err == nil && strings.HasPrefix(last, prefix)
+	})
 	if err != nil {
 		return nil, "", err
 	}
@@ -73,38 +72,35 @@ func (s *Store) grantsFrom(ctx context.Context, from, end string, n int) (views 
 	return views, resp.Responses[1].GetResponseRange().GetMore() && len(views) > 0, err
 }
 
-// Sessions implements port.Catalog. The order is that of the ids.
+// Sessions implements port.Catalog. The order is that of the keys, which are hashes of the ids.
 func (s *Store) Sessions(ctx context.Context, page port.Page) (sessions []lock.Session, next string, err error) {
 	const listing = "s"
-	last, size, err := openPage(listing, page)
+	last, size, err := openPage(listing, page, func(last string) bool { return isHex(last, sessionDigits) })
 	if err != nil {
 		return nil, "", err
 	}
 	folder := s.keys.folder(sessionFolder)
 	from := folder
 	if last != "" {
-		from = clientv3.GetPrefixRangeEnd(folder + last)
+		from = folder + last + "\x00"
 	}
 	resp, err := s.fetch(ctx, clientv3.OpGet(from,
 		clientv3.WithRange(clientv3.GetPrefixRangeEnd(folder)), clientv3.WithLimit(int64(size)+1)))
 	if err != nil {
 		return nil, "", err
 	}
-	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
-		_, rest := s.keys.split(kv.GetKey())
-		id, err := lock.ParseSessionID(rest)
-		if err != nil {
-			return nil, "", foreign(kv, err)
-		}
-		session, err := decodeSession(id, kv)
+	kvs := resp.Responses[0].GetResponseRange().GetKvs()
+	if len(kvs) > size {
+		kvs = kvs[:size]
+		_, last := s.keys.split(kvs[size-1].GetKey())
+		next = pageToken(listing, last)
+	}
+	for _, kv := range kvs {
+		session, err := decodeSession(kv)
 		if err != nil {
 			return nil, "", err
 		}
 		sessions = append(sessions, session)
-	}
-	if len(sessions) > size {
-		sessions = sessions[:size]
-		next = pageToken(listing, sessions[size-1].ID.Reveal()[:cursorDigits])
 	}
 	return sessions, next, nil
 }
@@ -115,7 +111,7 @@ func (s *Store) Revocations(
 	ctx context.Context, namespace string, page port.Page,
 ) (revocations []lock.Revocation, next string, err error) {
 	listing := "a\x00" + namespace
-	last, size, err := openPage(listing, page)
+	last, size, err := openPage(listing, page, isAuditID)
 	if err != nil {
 		return nil, "", err
 	}
@@ -204,8 +200,9 @@ func (s *Store) Read(ctx context.Context, key lock.Key) (lock.Info, error) {
 // ReapExpired implements port.LockStore. etcd ends leases by itself, so there is nothing to do.
 func (s *Store) ReapExpired(context.Context) (int, error) { return 0, nil }
 
-// openPage checks a page and returns where the previous one ended.
-func openPage(listing string, page port.Page) (last string, size int, err error) {
+// openPage checks a page and returns where the previous one ended, which is valid within the listing: what
+// comes in a token may be forged.
+func openPage(listing string, page port.Page, valid func(last string) bool) (last string, size int, err error) {
 	size = page.Size
 	if size < 1 || size > port.MaxPageSize {
 		return "", 0, lock.Invalid("page_size", "must be 1 to 1000")
@@ -218,7 +215,7 @@ func openPage(listing string, page port.Page) (last string, size int, err error)
 		return "", 0, lock.Invalid("page_token", "is not one of this listing")
 	}
 	last, ours := strings.CutPrefix(string(text), listing+"\x00\x00")
-	if !ours || last == "" {
+	if !ours || !valid(last) {
 		return "", 0, lock.Invalid("page_token", "is not one of this listing")
 	}
 	return last, size, nil

@@ -3,9 +3,9 @@
 //
 // # What stands in etcd
 //
-// All under one prefix, as short JSON:
+// All under one prefix, as short JSON. No key holds a session's id, which is a secret: etcd logs keys.
 //
-//	s/<session>      a session: owner, TTL            on the session's lease
+//	s/<hash>         a session: id, owner, TTL        on the session's lease
 //	g/<ns>/<key>     a grant: session, request, base  on the session's lease
 //	x/<ns>/<key>     the lease of a grant, if it has  on a lease of its own
 //	f/<ns>/<key>     the floor of a key

@@ -168,13 +168,10 @@ func (f *feed) watch() error {
 func (f *feed) report(ctx context.Context, changes []*clientv3.Event) error {
 	var lapses []*lapse
 	for _, ev := range changes {
-		folder, rest := f.store.keys.split(ev.GetKv().GetKey())
+		folder, _ := f.store.keys.split(ev.GetKv().GetKey())
 		switch folder {
 		case sessionFolder:
-			if id, err := lock.ParseSessionID(rest); err == nil {
-				f.store.members.forget(id)
-				f.tell(port.FeedEvent{Kind: port.SessionOver, Session: id})
-			}
+			f.tell(f.death(ev))
 		case auditFolder:
 			f.tell(f.act(ev.GetKv()))
 		case capFolder:
@@ -184,6 +181,20 @@ func (f *feed) report(ctx context.Context, changes []*clientv3.Event) error {
 		}
 	}
 	return f.confirm(ctx, lapses)
+}
+
+// death is the event of a session's end. Who died is only in the value that is gone; where
+// etcd cannot bring that any more, everyone has to look.
+func (f *feed) death(ev *clientv3.Event) port.FeedEvent {
+	if ev.GetPrevKv() == nil {
+		return port.FeedEvent{Kind: port.Resync}
+	}
+	session, err := decodeSession(ev.GetPrevKv())
+	if err != nil {
+		return port.FeedEvent{Kind: port.Resync}
+	}
+	f.store.members.forget(session.ID)
+	return port.FeedEvent{Kind: port.SessionOver, Session: session.ID}
 }
 
 // act is the event of an audit record. One of no key has ended all grants.

@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -371,7 +372,13 @@ func renewAll(p *place) []doom {
 		if err != nil {
 			p.t.Fatalf("renew: %v", err)
 		}
-		id, err := lock.ParseSessionID(string(kv.GetKey()[len(p.prefix)+2:]))
+		var record struct {
+			ID string `json:"i"`
+		}
+		if err := json.Unmarshal(kv.GetValue(), &record); err != nil {
+			p.t.Fatalf("read session: %v", err)
+		}
+		id, err := lock.ParseSessionID(record.ID)
 		if err == nil && answer.GetTTL() > 0 {
 			doomed = append(doomed, doom{id, time.Now().Add(time.Duration(answer.GetTTL()) * time.Second)})
 		}

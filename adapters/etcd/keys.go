@@ -1,6 +1,8 @@
 package etcd
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 
 	"github.com/fencelock/fencelock/core/lock"
@@ -16,7 +18,7 @@ const (
 	floorFolder   = "f/" // f/<namespace>/<key>: what revocations have condemned
 	grantFolder   = "g/" // g/<namespace>/<key>: grants
 	metaKey       = "meta"
-	sessionFolder = "s/" // s/<session id>: session records
+	sessionFolder = "s/" // s/<hash of the session id>: session records
 	capFolder     = "x/" // x/<namespace>/<key>: leases of grants
 	// afterCaps sorts behind every capFolder key, so that [sessionFolder, afterCaps) and
 	// [grantFolder, afterCaps) are ranges for one watch each.
@@ -29,7 +31,19 @@ func (p keyspace) limit(k lock.Key) string { return string(p) + capFolder + k.St
 
 func (p keyspace) floor(k lock.Key) string { return string(p) + floorFolder + k.String() }
 
-func (p keyspace) session(id lock.SessionID) string { return string(p) + sessionFolder + id.Reveal() }
+// session is where a session's record stands. An id is a secret, and etcd logs keys.
+func (p keyspace) session(id lock.SessionID) string {
+	sum := sha256.Sum256([]byte(id.Reveal()))
+	return string(p) + sessionFolder + hex.EncodeToString(sum[:sessionDigits/2])
+}
+
+// sessionDigits is the length of a session's name among the keys.
+const sessionDigits = 32
+
+// isHex reports whether the text is n lower-case hex digits.
+func isHex(text string, n int) bool {
+	return len(text) == n && strings.Trim(text, "0123456789abcdef") == ""
+}
 
 func (p keyspace) audit(id string) string { return string(p) + auditFolder + id }
 

@@ -42,6 +42,7 @@ type capRecord struct {
 
 // sessionRecord is the value of a session key. The lease is the key's own.
 type sessionRecord struct {
+	ID        string            `json:"i"`
 	Owner     string            `json:"o"`
 	TTL       int64             `json:"d"`
 	CreatedAt int64             `json:"t"`
@@ -146,10 +147,14 @@ func decodeGrant(key lock.Key, kv *mvccpb.KeyValue) (*standing, error) {
 	}, nil
 }
 
-func decodeSession(id lock.SessionID, kv *mvccpb.KeyValue) (lock.Session, error) {
+func decodeSession(kv *mvccpb.KeyValue) (lock.Session, error) {
 	r, err := decode[sessionRecord](kv)
 	if err != nil {
 		return lock.Session{}, err
+	}
+	id, err := lock.ParseSessionID(r.ID)
+	if err != nil {
+		return lock.Session{}, foreign(kv, err)
 	}
 	return lock.Session{
 		ID: id, Owner: lock.Owner(r.Owner), TTL: seconds(r.TTL),

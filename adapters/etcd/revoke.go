@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -75,4 +76,9 @@ func auditID(rev int64) string {
 	var unique [4]byte
 	_, _ = rand.Read(unique[:]) // never fails: crypto/rand ends the program instead
 	return fmt.Sprintf("%016x-%s", rev, hex.EncodeToString(unique[:]))
+}
+
+func isAuditID(id string) bool {
+	rev, unique, ok := strings.Cut(id, "-")
+	return ok && isHex(rev, 16) && isHex(unique, 8)
 }

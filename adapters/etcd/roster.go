@@ -116,7 +116,7 @@ func (r *roster) reread(ctx context.Context, id lock.SessionID) (*member, error)
 		r.forget(id)
 		return nil, lock.ErrSessionDead
 	}
-	session, err := decodeSession(id, kvs[0])
+	session, err := decodeSession(kvs[0])
 	if err != nil {
 		return nil, err
 	}

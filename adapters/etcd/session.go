@@ -27,7 +27,8 @@ func (s *Store) OpenSession(ctx context.Context, req port.OpenRequest) (lock.Ses
 		ID: lock.NewSessionID(), Owner: req.Owner, TTL: own.ttl, CreatedAt: time.Now(), Metadata: req.Metadata,
 	}
 	record := sessionRecord{
-		Owner: string(req.Owner), TTL: wholeSeconds(own.ttl), CreatedAt: session.CreatedAt.UnixNano(), Metadata: req.Metadata,
+		ID: session.ID.Reveal(), Owner: string(req.Owner), TTL: wholeSeconds(own.ttl),
+		CreatedAt: session.CreatedAt.UnixNano(), Metadata: req.Metadata,
 	}
 	key := s.keys.session(session.ID)
 	resp, err := s.commit(ctx, writes, transaction{

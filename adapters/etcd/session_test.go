@@ -148,7 +148,7 @@ func TestOneLeasePerSession(t *testing.T) {
 	}
 	grants := 0
 	for _, attached := range resp.Keys {
-		if string(attached) != p.prefix+"s/"+session.ID.Reveal() {
+		if string(attached) != sessionKey(p.prefix, session.ID) {
 			grants++
 		}
 	}

@@ -2,6 +2,8 @@ package etcd_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"testing"
 	"time"
 
@@ -57,10 +59,16 @@ func dial(t parity.T, endpoints []string, cfg etcd.Config) *etcd.Store {
 	return store
 }
 
+// sessionKey is where a session's record stands: the id itself is in no key.
+func sessionKey(prefix string, id lock.SessionID) string {
+	sum := sha256.Sum256([]byte(id.Reveal()))
+	return prefix + "s/" + hex.EncodeToString(sum[:16])
+}
+
 // leaseOf returns the etcd lease of a session.
 func leaseOf(t parity.T, client *clientv3.Client, prefix string, id lock.SessionID) clientv3.LeaseID {
 	t.Helper()
-	resp, err := client.Get(t.Context(), prefix+"s/"+id.Reveal())
+	resp, err := client.Get(t.Context(), sessionKey(prefix, id))
 	if err != nil || len(resp.Kvs) != 1 {
 		t.Fatalf("find the session's lease: %v", err)
 	}
