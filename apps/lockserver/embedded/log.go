@@ -45,10 +45,13 @@ func (c *core) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 // Sync implements zapcore.Core.
 func (c *core) Sync() error { return nil }
 
+// attributes leaves out requests and responses, which hold what callers have sent.
 func attributes(fields []zapcore.Field) []slog.Attr {
 	encoder := zapcore.NewMapObjectEncoder()
 	for _, f := range fields {
-		f.AddTo(encoder)
+		if f.Key != "request" && f.Key != "response" {
+			f.AddTo(encoder)
+		}
 	}
 	attrs := make([]slog.Attr, 0, len(encoder.Fields))
 	for name, value := range encoder.Fields {
