@@ -66,8 +66,14 @@ func (s *Store) Abandon(ctx context.Context, key lock.Key, session lock.SessionI
 // Settle implements port.Handover.
 func (s *Store) Settle(ctx context.Context, key lock.Key, session lock.SessionID, id lock.RequestID) (lock.Grant, bool, error) {
 	v, err := s.look(ctx, key, session)
-	if err != nil || !v.named(session, id) {
+	switch {
+	case err != nil:
 		return lock.Grant{}, false, err
+	case v.session == 0:
+		s.members.forget(session)
+		return lock.Grant{}, false, lock.ErrSessionDead
+	case !v.named(session, id):
+		return lock.Grant{}, false, nil
 	}
 	g, live, err := s.withRemaining(ctx, v)
 	if err != nil || !live {

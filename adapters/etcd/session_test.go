@@ -208,6 +208,25 @@ func TestDeadSessionCreatesNoKey(t *testing.T) {
 	}
 }
 
+func TestSettleTellsWhoseSessionIsDead(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	alive, dead := p.open(lock.MaxTTL), p.open(lock.MaxTTL)
+	req := request(key(t, "gone"), dead.ID)
+	p.grabWith(req)
+	if _, ok, err := p.Settle(t.Context(), req.Key, alive.ID, req.RequestID); ok || err != nil {
+		t.Errorf("settle by a live session that holds nothing: %v, %v", ok, err)
+	}
+	p.revoke(dead)
+	for name, id := range map[string]lock.SessionID{"dead": dead.ID, "unknown": lock.NewSessionID()} {
+		_, ok, err := p.Settle(t.Context(), req.Key, id, req.RequestID)
+		expect(t, "settle by a session that is "+name, err, lock.ErrSessionDead)
+		if ok {
+			t.Errorf("settle by a session that is %s found a grant", name)
+		}
+	}
+}
+
 func TestCloseCountsOnceAndOnlyLiveGrants(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
