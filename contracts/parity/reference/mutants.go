@@ -16,6 +16,6 @@ type Mutant struct {
 func Mutants() []Mutant {
 	return slices.Concat(
 		sessionMutants(), sessionEndMutants(), grantMutants(), leaseMutants(), handoffMutants(), releaseMutants(),
-		operatorMutants(), waitMutants(), failureMutants(),
+		operatorMutants(), auditMutants(), waitMutants(), failureMutants(),
 	)
 }

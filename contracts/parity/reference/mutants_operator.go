@@ -68,6 +68,11 @@ func operatorMutants() []Mutant {
 				}
 			}
 		}},
+	}
+}
+
+func auditMutants() []Mutant {
+	return []Mutant{
 		{"revocation without audit record", "REV-04", func(w *World) {
 			right := w.steps.revoke
 			w.steps.revoke = func(now time.Time, req port.RevokeRequest) (lock.Revocation, error) {
