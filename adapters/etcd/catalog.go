@@ -105,8 +105,8 @@ func (s *Store) Sessions(ctx context.Context, page port.Page) (sessions []lock.S
 	return sessions, next, nil
 }
 
-// Revocations implements port.Catalog. Records are few and of all namespaces; it reads on
-// until the page is full.
+// Revocations implements port.Catalog. The records of the namespace and those of all namespaces are two
+// ranges, the newest first in each; a page reads no more of either than it could need.
 func (s *Store) Revocations(
 	ctx context.Context, namespace string, page port.Page,
 ) (revocations []lock.Revocation, next string, err error) {
@@ -115,40 +115,34 @@ func (s *Store) Revocations(
 	if err != nil {
 		return nil, "", err
 	}
-	end := clientv3.GetPrefixRangeEnd(s.keys.folder(auditFolder))
-	if last != "" {
-		end = s.keys.audit(last)
-	}
-	for {
-		resp, err := s.fetch(ctx, clientv3.OpGet(s.keys.folder(auditFolder), clientv3.WithRange(end),
-			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(int64(size)+1)))
-		if err != nil {
-			return nil, "", err
+	var ops []clientv3.Op
+	for _, in := range []string{namespace, ""} {
+		from := s.keys.audits(in)
+		end := clientv3.GetPrefixRangeEnd(from)
+		if id, more := parseAuditID(last); more {
+			from = s.keys.audit(in, id) + "\x00"
 		}
-		found := resp.Responses[0].GetResponseRange()
-		for _, kv := range found.GetKvs() {
-			end = string(kv.GetKey())
-			r, err := decode[auditRecord](kv)
+		ops = append(ops, clientv3.OpGet(from, clientv3.WithRange(end), clientv3.WithLimit(int64(size)+1)))
+	}
+	resp, err := s.fetch(ctx, ops...)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, answer := range resp.Responses {
+		for _, kv := range answer.GetResponseRange().GetKvs() {
+			revocation, err := s.decodeAudit(kv)
 			if err != nil {
 				return nil, "", err
 			}
-			if r.Namespace != namespace {
-				continue
-			}
-			if len(revocations) == size {
-				return revocations, pageToken(listing, revocations[size-1].ID), nil
-			}
-			_, id := s.keys.split(kv.GetKey())
-			revocation, err := r.revocation(id, kv.GetModRevision())
-			if err != nil {
-				return nil, "", foreign(kv, err)
-			}
 			revocations = append(revocations, revocation)
 		}
-		if !found.GetMore() {
-			return revocations, "", nil
-		}
 	}
+	slices.SortFunc(revocations, func(a, b lock.Revocation) int { return strings.Compare(b.ID, a.ID) })
+	if len(revocations) > size {
+		revocations = revocations[:size]
+		next = pageToken(listing, revocations[size-1].ID)
+	}
+	return revocations, next, nil
 }
 
 // Counts implements port.Catalog. A lapsed grant counts until its key or its session is used again.

@@ -9,7 +9,7 @@
 //	g/<ns>/<key>     a grant: session, request, base  on the session's lease
 //	x/<ns>/<key>     the lease of a grant, if it has  on a lease of its own
 //	f/<ns>/<key>     the floor of a key
-//	a/<id>           an audit record
+//	a/<ns>/<id>      an audit record; no namespace where all are concerned
 //	meta             the base of all tokens
 //
 // # Sessions

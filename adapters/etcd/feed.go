@@ -201,7 +201,7 @@ func (f *feed) death(ev *clientv3.Event) port.FeedEvent {
 func (f *feed) act(kv *mvccpb.KeyValue) port.FeedEvent {
 	r, err := decode[auditRecord](kv)
 	if err == nil && r.Key != "" {
-		if rev, err := r.revocation("", kv.GetModRevision()); err == nil {
+		if rev, err := r.revocation(0, kv.GetModRevision()); err == nil {
 			return port.FeedEvent{
 				Kind: port.GrantRevoked, Key: rev.Key, Session: rev.PreviousSession, Token: rev.PreviousToken,
 			}

@@ -38,6 +38,11 @@ func (s *Store) RaiseFloor(ctx context.Context, req port.FloorRequest) (port.Flo
 	if req.Above < 0 || req.Above > maxFloor {
 		return port.FloorRaised{}, lock.Invalid("above", "must be 0 to 2^62")
 	}
+	release, err := s.turn(ctx)
+	if err != nil {
+		return port.FloorRaised{}, err
+	}
+	defer release()
 	for range maxRounds {
 		resp, err := s.fetch(ctx, clientv3.OpGet(s.keys.meta()))
 		if err != nil {
@@ -65,12 +70,12 @@ func (s *Store) raise(
 	id, at := auditID(rev), time.Now()
 	record := auditRecord{Operator: req.Operator, Reason: req.Reason, At: at.UnixNano(), Base: base}
 	resp, err := s.commit(ctx, writes, transaction{
-		when: []clientv3.Cmp{s.unchanged(e)},
+		when: []clientv3.Cmp{s.unchanged(e), s.newestOfAll(id)},
 		then: []clientv3.Op{
 			clientv3.OpPut(s.keys.meta(), encode(metaRecord{Base: base})),
 			clientv3.OpDelete(s.keys.folder(grantFolder), clientv3.WithPrefix(), clientv3.WithPrevKV()),
 			clientv3.OpDelete(s.keys.folder(capFolder), clientv3.WithPrefix(), clientv3.WithPrevKV()),
-			clientv3.OpPut(s.keys.audit(id), encode(record)),
+			clientv3.OpPut(s.keys.audit("", id), encode(record)),
 		},
 	})
 	if err != nil || !resp.Succeeded {

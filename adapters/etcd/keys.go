@@ -3,6 +3,7 @@ package etcd
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"math"
 	"strings"
 
 	"github.com/fencelock/fencelock/core/lock"
@@ -14,7 +15,7 @@ type keyspace string
 
 // The folders under the prefix.
 const (
-	auditFolder   = "a/" // a/<id in the store's order>: audit records
+	auditFolder   = "a/" // a/<namespace>/<how new>: audit records, the newest first; no namespace means all
 	floorFolder   = "f/" // f/<namespace>/<key>: what revocations have condemned
 	grantFolder   = "g/" // g/<namespace>/<key>: grants
 	metaKey       = "meta"
@@ -45,7 +46,21 @@ func isHex(text string, n int) bool {
 	return len(text) == n && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-func (p keyspace) audit(id string) string { return string(p) + auditFolder + id }
+// audit is where the record of an act stands. The newest comes first, which is the order that
+// etcd reads in; one without a namespace concerns all of them.
+func (p keyspace) audit(namespace string, id auditID) string {
+	return p.audits(namespace) + auditID(math.MaxInt64-id).String()
+}
+
+func (p keyspace) audits(namespace string) string { return string(p) + auditFolder + namespace + "/" }
+
+// auditID returns the id of the act whose record stands at a raw key.
+func (p keyspace) auditID(raw []byte) (auditID, bool) {
+	_, rest := p.split(raw)
+	_, name, _ := strings.Cut(rest, "/")
+	inverse, ok := parseAuditID(name)
+	return math.MaxInt64 - inverse, ok
+}
 
 func (p keyspace) meta() string { return string(p) + metaKey }
 

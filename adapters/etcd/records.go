@@ -71,7 +71,6 @@ type auditRecord struct {
 	Session   string `json:"s,omitempty"`
 	Token     int64  `json:"p,omitempty"`
 	Base      int64  `json:"b,omitempty"`
-	Ended     int    `json:"e,omitempty"`
 }
 
 // encode never fails: the records hold nothing that JSON cannot.

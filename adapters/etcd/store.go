@@ -94,6 +94,7 @@ type Store struct {
 	watermark *watermark
 	sweeper   *sweeper
 	gate      *gate
+	acting    chan struct{} // has room for the one act of an operator that may go on
 
 	// life bounds everything the Store does on its own; work counts it.
 	life    context.Context //nolint:containedctx // It is the life of the Store, not of a call.
@@ -117,7 +118,7 @@ func New(ctx context.Context, clients Clients, cfg Config) (*Store, error) {
 	s := &Store{
 		clients: clients, clock: cfg.Clock, report: cfg.Report,
 		keys: keyspace(normalize(cfg.Prefix)),
-		gate: newGate(clients, cfg.AllowUnsafeVersions),
+		gate: newGate(clients, cfg.AllowUnsafeVersions), acting: make(chan struct{}, 1),
 	}
 	if s.report == nil {
 		s.report = func(Incident) {}

@@ -14,6 +14,9 @@ import (
 // errKind is the cause where a grant's value does not start with its kind.
 var errKind = errors.New("the value has no valid kind")
 
+// errAuditKey is the cause where a record stands at a key that no act has.
+var errAuditKey = errors.New("the key is not one of an audit record")
+
 // access says what a call could have changed if its answer is missing.
 type access bool
 
