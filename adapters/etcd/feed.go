@@ -136,6 +136,7 @@ func (f *feed) run() {
 func (f *feed) watch() error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(f.store.life))
 	defer cancel()
+	turned := f.store.watermark.turn()
 	keys, watcher := f.store.keys, f.store.clients.Watcher
 	ends := watcher.Watch(ctx, keys.folder(sessionFolder), clientv3.WithRange(keys.folder(afterCaps)),
 		clientv3.WithFilterPut(), clientv3.WithPrevKV(), clientv3.WithCreatedNotify())
@@ -147,12 +148,15 @@ func (f *feed) watch() error {
 		select {
 		case <-ctx.Done(): // a stream that is stuck does not even end
 			return ctx.Err()
+		case <-turned:
+			return errTurned
 		case resp, ok = <-ends:
 		case resp, ok = <-acts:
 		}
 		if err := watchErr(resp, ok); err != nil {
 			return err
 		}
+		f.store.watermark.shown(resp.Header.GetRevision())
 		if resp.Created {
 			if missing--; missing == 0 {
 				f.setReady(true)

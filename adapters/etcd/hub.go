@@ -84,7 +84,8 @@ func (w *wake) fire() {
 func (h *hub) run() {
 	var next int64 // the revision to resume from; 0 for now
 	for {
-		resume, err := h.watch(next)
+		turned := h.store.watermark.turn()
+		resume, err := h.watch(next, turned)
 		if err == nil {
 			return
 		}
@@ -96,12 +97,17 @@ func (h *hub) run() {
 		case <-h.store.life.Done():
 		case <-time.After(reopenPause):
 		}
+		select {
+		case <-turned:
+			next = 0
+		default:
+		}
 	}
 }
 
 // watch watches from the revision next until the watch fails. It returns a nil error when it is
 // not needed any more, else the revision from which nothing was missed; 0 if that is lost.
-func (h *hub) watch(next int64) (int64, error) {
+func (h *hub) watch(next int64, turned <-chan struct{}) (int64, error) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(h.store.life))
 	defer cancel()
 	keys := h.store.keys
@@ -113,6 +119,8 @@ func (h *hub) watch(next int64) (int64, error) {
 		select {
 		case <-h.store.life.Done():
 			return 0, nil
+		case <-turned:
+			return 0, errTurned
 		case <-tick.C:
 			if h.leave() {
 				return 0, nil
@@ -121,6 +129,7 @@ func (h *hub) watch(next int64) (int64, error) {
 			if err := watchErr(resp, ok); err != nil {
 				return resumeFrom(next, err), err
 			}
+			h.store.watermark.shown(resp.Header.GetRevision())
 			next = h.seen(next, resp)
 		}
 	}
@@ -128,6 +137,9 @@ func (h *hub) watch(next int64) (int64, error) {
 
 // errWatchEnded is the cause where a watch ends and does not say why.
 var errWatchEnded = errors.New("the watch ended")
+
+// errTurned ends a watch over the revisions of before.
+var errTurned = errors.New("the store went back in time, or its floor was raised")
 
 // watchErr returns why a watch has ended.
 func watchErr(resp clientv3.WatchResponse, ok bool) error {

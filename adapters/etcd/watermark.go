@@ -35,9 +35,34 @@ type watermark struct {
 	// unsafe is not nil while grants are stopped; since is the epoch it began in.
 	unsafe *lock.Error
 	since  epoch
+	// turned is closed, and replaced, where the order of revisions may have begun anew.
+	turned chan struct{}
 }
 
-func newWatermark(s *Store, path string) *watermark { return &watermark{store: s, path: path} }
+func newWatermark(s *Store, path string) *watermark {
+	return &watermark{store: s, path: path, turned: make(chan struct{})}
+}
+
+// turn returns a channel that is closed when the store has gone back, or was made safe again. Watches of
+// before must end then: the client library would resume them where the store has not been yet.
+func (w *watermark) turn() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.turned
+}
+
+// turnOver closes what turn has returned. The caller holds the mutex.
+func (w *watermark) turnOver() {
+	close(w.turned)
+	w.turned = make(chan struct{})
+}
+
+// shown notes a revision that a watch has shown; no linearizable answer can be below it any more.
+func (w *watermark) shown(rev int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rev = max(w.rev, rev)
+}
 
 // open reads the file and compares it with the store.
 func (w *watermark) open(ctx context.Context) error {
@@ -102,6 +127,7 @@ func (w *watermark) answered(before, rev int64) {
 // stop stops grants. The caller holds the mutex.
 func (w *watermark) stop(e epoch, cause error) {
 	w.since = e
+	w.turnOver()
 	w.unsafe = &lock.Error{
 		Code: lock.CodeUnsafeStore,
 		Message: "the store went back in time; grants are stopped until the token floor is raised " +
@@ -128,6 +154,7 @@ func (w *watermark) mayGrant(ctx context.Context) error {
 		return w.unsafe
 	}
 	w.unsafe, w.rev = nil, rev
+	w.turnOver()
 	return nil
 }
 
@@ -141,6 +168,7 @@ func (w *watermark) stopped() *lock.Error {
 func (w *watermark) raised(e epoch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.turnOver()
 	w.unsafe, w.rev, w.token = nil, e.rev, max(w.token, e.token(e.rev))
 }
 
