@@ -147,7 +147,7 @@ func (f *feed) watch() error {
 		var ok bool
 		select {
 		case <-ctx.Done(): // a stream that is stuck does not even end
-			return ctx.Err()
+			return errWatchEnded
 		case <-turned:
 			return errTurned
 		case resp, ok = <-ends:

@@ -49,7 +49,7 @@ func isHex(text string, n int) bool {
 // audit is where the record of an act stands. The newest comes first, which is the order that
 // etcd reads in; one without a namespace concerns all of them.
 func (p keyspace) audit(namespace string, id auditID) string {
-	return p.audits(namespace) + auditID(math.MaxInt64-id).String()
+	return p.audits(namespace) + (math.MaxInt64 - id).String()
 }
 
 func (p keyspace) audits(namespace string) string { return string(p) + auditFolder + namespace + "/" }
