@@ -58,7 +58,8 @@
 //     key beside it is that grant's. A grant that says it has a lease and has no such key is over:
 //     everyone treats it so, nobody needs to sweep, and the next acquirer puts over it. The value of a grant
 //     begins with a letter that says which kind it is, so a Txn can compare that.
-//  5. An extension puts the key on a new lease if that ends later than what is left.
+//  5. An extension puts the key on a new lease if that ends later than what is left, and ends the old one a
+//     few seconds later. So that a lease is gone is only the reason to look at the key again.
 //  6. A handoff is a put over the grant: etcd does not delete and put one key in one Txn.
 //  7. A lost answer leaves the outcome open; the error says so, and the client library does not repeat a
 //     Txn by itself unless it surely was not sent. A lease that an open outcome may use is left alone.
@@ -73,12 +74,22 @@
 // one wake when it is. A broken watch resumes behind the last event; where that is compacted, everyone is
 // woken. Waking is a hint, so that is never wrong.
 //
+// No call opens a watch: those of waiters and of the feed are few and live long. All watches of an in-process client
+// share one stream, which blocks for ever where many are opened and ended at once. A watch
+// that does not show what its Store has ended itself is stuck, and Ping says so.
+//
+// # Audit records
+//
+// The id of a record is the revision that its act looked at, and the act's Txn compares that none as new stands there. So
+// ids are in the order of the acts. Keys hold them inverted: etcd reads upwards, and the newest are asked for.
+//
 // # Time travel
 //
 // A restored snapshot is a store that goes back: revisions, and so tokens, would come twice. etcd cannot tell;
 // but a Store knows the highest token it has seen, in memory and in a file. An answer
 // below what was seen before the question was sent stops grants and handoffs ([lock.ErrUnsafeStore]); all else
-// goes on. RaiseFloor makes it safe: in one Txn it deletes every grant and raises the base so that
+// goes on. Watches are opened anew then, since the client library would resume them at a revision that the store has
+// not reached yet. RaiseFloor makes it safe: in one Txn it deletes every grant and raises the base so that
 // base + revision is above any fence in use. The Txn of a grant compares meta, so
 // no grant is made with the base of before.
 //

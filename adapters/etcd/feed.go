@@ -21,6 +21,7 @@ const feedBacklog = 256
 // on: over session records and leases of grants, deletions only, and over audit records, puts only.
 type feed struct {
 	store *Store
+	vigil vigil
 
 	mu    sync.Mutex
 	subs  map[*subscription]struct{}
@@ -137,6 +138,7 @@ func (f *feed) watch() error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(f.store.life))
 	defer cancel()
 	turned := f.store.watermark.turn()
+	f.vigil.begin(f.store.now())
 	keys, watcher := f.store.keys, f.store.clients.Watcher
 	ends := watcher.Watch(ctx, keys.folder(sessionFolder), clientv3.WithRange(keys.folder(afterCaps)),
 		clientv3.WithFilterPut(), clientv3.WithPrevKV(), clientv3.WithCreatedNotify())
@@ -158,9 +160,13 @@ func (f *feed) watch() error {
 		}
 		f.store.watermark.shown(resp.Header.GetRevision())
 		if resp.Created {
-			if missing--; missing == 0 {
-				f.setReady(true)
-			}
+			missing--
+		}
+		if missing == 0 {
+			f.vigil.shown(resp.Header.GetRevision(), f.store.now())
+		}
+		if resp.Created && missing == 0 {
+			f.setReady(true)
 		}
 		if err := f.report(ctx, resp.Events); err != nil {
 			return err

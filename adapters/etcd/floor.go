@@ -15,7 +15,7 @@ import (
 const maxFloor = lock.Token(1) << 62
 
 // Ping implements port.Custodian. It asks the servers that could not be asked for their
-// version before, too.
+// version before, too. A Store whose watches are stuck cannot grant in time to who waits.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.watermark.mayGrant(ctx); err != nil {
 		return err
@@ -29,6 +29,11 @@ func (s *Store) Ping(ctx context.Context) error {
 		return err
 	}
 	s.learn(e)
+	for _, v := range []*vigil{&s.waiters.vigil, &s.feed.vigil} {
+		if err := v.check(s.now()); err != nil {
+			return err
+		}
+	}
 	return s.gate.ready(ctx)
 }
 

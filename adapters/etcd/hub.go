@@ -25,6 +25,7 @@ const (
 // open and in step with the store while anyone waits.
 type hub struct {
 	store *Store
+	vigil vigil
 
 	mu    sync.Mutex
 	waits map[lock.Key]map[*wake]struct{}
@@ -110,6 +111,7 @@ func (h *hub) run() {
 func (h *hub) watch(next int64, turned <-chan struct{}) (int64, error) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(h.store.life))
 	defer cancel()
+	h.vigil.begin(h.store.now())
 	keys := h.store.keys
 	events := h.store.clients.Watcher.Watch(ctx, keys.folder(grantFolder), clientv3.WithRange(keys.folder(afterCaps)),
 		clientv3.WithFilterPut(), clientv3.WithRev(next), clientv3.WithCreatedNotify())
@@ -130,6 +132,7 @@ func (h *hub) watch(next int64, turned <-chan struct{}) (int64, error) {
 				return resumeFrom(next, err), err
 			}
 			h.store.watermark.shown(resp.Header.GetRevision())
+			h.vigil.shown(resp.Header.GetRevision(), h.store.now())
 			next = h.seen(next, resp)
 		}
 	}
@@ -189,6 +192,7 @@ func (h *hub) leave() bool {
 		return false
 	}
 	h.open, h.idle = false, false
+	h.vigil.end()
 	return true
 }
 

@@ -22,6 +22,7 @@ func (s *Store) DeleteIfOwner(ctx context.Context, key lock.Key, session lock.Se
 		case err != nil:
 			return false, err
 		case out.done:
+			s.waiters.vigil.expect(out.rev, s.now())
 			s.sweeper.discard(out.freed)
 			return true, nil
 		case out.view.epoch == e:

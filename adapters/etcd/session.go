@@ -69,6 +69,8 @@ func (s *Store) CloseSession(ctx context.Context, id lock.SessionID) (int, error
 	if !ended {
 		return 0, nil
 	}
+	s.waiters.vigil.expect(rev, s.now())
+	s.feed.vigil.expect(rev, s.now())
 	count, err := s.countEnded(ctx, s.grantKeys(p), m.lease, rev)
 	if err != nil {
 		return 0, lock.Contention("the session is closed, its grants could not be counted", true, err)

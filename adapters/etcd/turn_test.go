@@ -14,7 +14,8 @@ import (
 )
 
 // lostWatcher is what a restore leaves of a watch: the client resumes it at a revision that the store has not reached
-// yet, so it stays open and shows nothing. Watches that are opened afterwards work.
+// yet, so it stays open and shows nothing. Watches that are opened afterwards work. A negative number of restores
+// makes all deaf.
 type lostWatcher struct {
 	clientv3.Watcher
 
@@ -27,7 +28,7 @@ func (w *lostWatcher) Watch(ctx context.Context, key string, opts ...clientv3.Op
 	go func() {
 		defer close(out)
 		for resp := range in {
-			if born != w.restores.Load() {
+			if now := w.restores.Load(); born != now || now < 0 {
 				continue
 			}
 			select {

@@ -7,4 +7,6 @@ import (
 )
 
 // ZapTo is the logger that etcd gets.
-func ZapTo(logger *slog.Logger) *zap.Logger { return zapTo(logger, zap.NewAtomicLevelAt(zap.WarnLevel)) }
+func ZapTo(logger *slog.Logger) *zap.Logger {
+	return zapTo(logger, zap.NewAtomicLevelAt(zap.WarnLevel))
+}
