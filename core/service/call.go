@@ -15,12 +15,15 @@ const (
 	lastBackoff  = time.Second
 )
 
+// noAnswer is what a caller reads whose call has ended first, mostly by its time.
+const noAnswer = "the server or the store did not answer in time"
+
 // ask makes one store call, bounded by the caller's context and the store's
 // time limit, and returns only errors of the closed set.
 func ask[T any](ctx context.Context, s *Service, call func(context.Context) (T, error)) (T, error) {
 	if err := ctx.Err(); err != nil {
 		var zero T
-		return zero, lock.Contention("the caller left", false, err)
+		return zero, lock.Contention(noAnswer, false, err)
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.StoreTimeout)
 	defer cancel()
@@ -37,7 +40,7 @@ func inClosedSet(ctx context.Context, err error) error {
 	case lock.CodeOf(err) == "":
 		return lock.Contention("the store did not answer", true, err)
 	case ctx.Err() != nil && lock.IsRetryable(err) && !errors.Is(err, ctx.Err()):
-		return lock.Contention("the caller left", lock.IsAmbiguous(err), errors.Join(ctx.Err(), err))
+		return lock.Contention(noAnswer, lock.IsAmbiguous(err), errors.Join(ctx.Err(), err))
 	}
 	return err
 }
@@ -66,5 +69,5 @@ func errDraining(unknown bool) error {
 
 // errLeft is the answer to a call whose caller has left.
 func errLeft(ctx context.Context, unknown bool) error {
-	return lock.Contention("the caller left", unknown, ctx.Err())
+	return lock.Contention(noAnswer, unknown, ctx.Err())
 }
