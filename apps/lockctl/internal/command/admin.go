@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	"connectrpc.com/connect"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/fencelock/fencelock/adapters/client"
 	v1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
+	"github.com/fencelock/fencelock/core/lock"
 )
 
 // auditFlags adds who does what only operators do, and why.
@@ -33,6 +35,12 @@ refuses the old token once it has seen a newer one.`,
 		RunE: p.unary(func(ctx context.Context, c *client.Client) error {
 			req.Namespace = p.namespace
 			resp, err := c.Admin().Revoke(ctx, connect.NewRequest(req))
+			if err = translate(err); errors.Is(err, lock.ErrLost) {
+				return &lock.Error{
+					Code:    lock.CodeLost,
+					Message: "nothing revoked: " + p.fullName(req.GetKey()) + " is free, or held under another token",
+				}
+			}
 			if err != nil {
 				return err
 			}
@@ -65,7 +73,7 @@ func (p *program) revocationsCommand() *cobra.Command {
 		Use:   "revocations",
 		Short: "List revocations of a namespace, newest first",
 		Args:  cobra.NoArgs,
-		RunE: p.calling(func(ctx context.Context, c *client.Client) error {
+		RunE: p.reading(p.calling(func(ctx context.Context, c *client.Client) error {
 			return pages(ctx, p, limit, listing(p, "AT KEY TOKEN FLOOR OWNER OPERATOR REASON", revocationRow),
 				func(ctx context.Context, size int32, token string) ([]*v1.Revocation, string, error) {
 					resp, err := c.Admin().ListRevocations(ctx, connect.NewRequest(&v1.ListRevocationsRequest{
@@ -76,7 +84,7 @@ func (p *program) revocationsCommand() *cobra.Command {
 					}
 					return resp.Msg.GetRevocations(), resp.Msg.GetNextPageToken(), nil
 				})
-		}),
+		})),
 	}
 	limitFlag(cmd, &limit)
 	return cmd

@@ -114,7 +114,7 @@ func TestOutput(t *testing.T) {
 		{"inspect-free", "inspect --key free", 0},
 		{"list", "list", 0},
 		{"list-limited", "list --limit 3", 0},
-		{"watch", "watch --key demo", 202},
+		{"watch", "watch --key demo", 204},
 		{"session-open", "session open --owner ann --ttl 15s", 0},
 		{"session-heartbeat", "session heartbeat", 0},
 		{"session-close", "session close", 0},

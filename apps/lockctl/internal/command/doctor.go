@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -118,7 +117,7 @@ func (p *program) examine(ctx context.Context, server string) (report checkup) {
 		detail, err := step.do(call)
 		cancel()
 		if err != nil {
-			body := describe(translate(err))
+			body := p.describe(translate(err), server)
 			report.Checks = append(report.Checks, check{step.name, false, body.Code + ": " + body.Message})
 			return report
 		}
@@ -137,15 +136,27 @@ func (e *examination) reach(ctx context.Context) (string, error) {
 	return fmt.Sprintf("version %s, backend %s, up since %s", e.info.GetVersion(), e.info.GetBackend(), when(e.info.GetStartedAt())), nil
 }
 
-func (e *examination) ready(context.Context) (string, error) {
+func (e *examination) ready(ctx context.Context) (string, error) {
 	switch {
 	case e.info.GetDraining():
 		return "", lock.Contention("the server is draining: it is about to stop", false, nil)
 	case !e.info.GetReady():
-		return "", lock.Contention("the server cannot grant now", false, nil)
+		return "", e.whyNotReady(ctx)
 	}
 	return fmt.Sprintf("%d grants, %d sessions in the store; %d waiting here",
 		e.info.GetGrants(), e.info.GetSessions(), e.info.GetWaiters()), nil
+}
+
+// whyNotReady asks for a grant, since the answer gives the reason.
+func (e *examination) whyNotReady(ctx context.Context) error {
+	_, err := e.open(ctx)
+	if err == nil {
+		_, err = e.acquire(ctx)
+	}
+	if err == nil {
+		return lock.Contention("the server says that it cannot grant, but has just done so", false, nil)
+	}
+	return fmt.Errorf("the server cannot grant now: %w", translate(err))
 }
 
 func (e *examination) open(ctx context.Context) (string, error) {
@@ -235,6 +246,6 @@ func (e *examination) closeSession(ctx context.Context) {
 	defer cancel()
 	if _, err := e.c.Sessions().CloseSession(ctx, connect.NewRequest(&v1.CloseSessionRequest{SessionId: e.session.GetId()})); err != nil {
 		e.report.OK = false
-		e.report.Checks = append(e.report.Checks, check{"close", false, strings.TrimSpace(translate(err).Error())})
+		e.report.Checks = append(e.report.Checks, check{"close", false, explain(translate(err), []string{e.report.Server})})
 	}
 }

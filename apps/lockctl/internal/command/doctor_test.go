@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"connectrpc.com/connect"
+
 	v1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
 )
 
@@ -102,6 +104,20 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 				t.Errorf("%d sessions opened, %d closed", opened, closed)
 			}
 		})
+	}
+}
+
+func TestDoctorPassesOnWhyAServerIsNotReady(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.info.Ready = false
+	f.refuseSessions = failure(connect.CodeFailedPrecondition, &v1.ErrorDetail{
+		Code: v1.ErrorCode_ERROR_CODE_UNSAFE_STORE, Message: "the store forgot token 7",
+	})
+	d, code := doctor(t, f)
+	last := d.Checks[len(d.Checks)-1]
+	if code != 205 || last.Name != "ready" || last.Detail != "UNSAFE_STORE: the server cannot grant now: the store forgot token 7" {
+		t.Errorf("code %d, %+v", code, d)
 	}
 }
 

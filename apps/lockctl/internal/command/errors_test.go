@@ -35,8 +35,8 @@ func TestErrorsAreOneLineWithACodeOfTheirOwn(t *testing.T) {
 		{
 			connect.CodeUnavailable,
 			&v1.ErrorDetail{Code: v1.ErrorCode_ERROR_CODE_CONTENTION, SafeToRetry: true, Ambiguous: true, Message: "the store did not answer"},
-			202, "lockctl: CONTENTION: the store did not answer (may be tried again; this try may have been carried out)\n",
-			`{"error":{"code":"CONTENTION","message":"the store did not answer","safeToRetry":true,"ambiguous":true}}` + "\n",
+			202, "lockctl: CONTENTION: the store did not answer (may be tried again)\n",
+			`{"error":{"code":"CONTENTION","message":"the store did not answer","safeToRetry":true,"ambiguous":false}}` + "\n",
 		},
 		{
 			connect.CodeUnavailable,

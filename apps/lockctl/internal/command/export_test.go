@@ -9,12 +9,14 @@ import (
 
 // FakeLock is a lock that tests play.
 type FakeLock struct {
-	Key     lock.Key
-	Token   lock.Token
-	Left    func() time.Duration
-	Lost    <-chan struct{}
-	Cause   func() error
-	Release func(ctx context.Context) error
+	Key   lock.Key
+	Token lock.Token
+	Left  func() time.Duration
+	// SessionLeft may be nil: as long as Left.
+	SessionLeft func() time.Duration
+	Lost        <-chan struct{}
+	Cause       func() error
+	Release     func(ctx context.Context) error
 }
 
 // RunOptions is what run asked for.
@@ -37,7 +39,13 @@ func MainWithLock(
 		if err != nil {
 			return nil, err
 		}
-		return &held{key: f.Key, token: f.Token, left: f.Left, lost: f.Lost, cause: f.Cause, release: f.Release}, nil
+		if f.SessionLeft == nil {
+			f.SessionLeft = f.Left
+		}
+		return &held{
+			key: f.Key, token: f.Token, left: f.Left, sessionLeft: f.SessionLeft,
+			lost: f.Lost, cause: f.Cause, release: f.Release,
+		}, nil
 	}
 	return p.main(ctx, args)
 }

@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -28,6 +29,12 @@ func (p *program) sessionFlag(cmd *cobra.Command, session *string) {
 		"secret id of the session (better FENCELOCK_SESSION: arguments can be seen by others)")
 	// The value from the environment is a secret too; --help must not print it.
 	cmd.Flags().Lookup("session").DefValue = ""
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if *session == "" {
+			return errors.New("no session: set FENCELOCK_SESSION, or --session (lockctl session open)")
+		}
+		return nil
+	}
 }
 
 // mustRequire marks a flag as required; it can fail only for a flag that is not there.

@@ -104,18 +104,18 @@ type errorBody struct {
 
 // printError writes an error as one line.
 func (p *program) printError(err error) {
-	body := describe(err)
+	body := p.describe(err, p.servers...)
 	if p.json {
 		// If standard error is gone there is nobody left to tell.
 		_ = json.NewEncoder(p.streams.Err).Encode(errorLine{body}) //nolint:errchkjson // as said above
 		return
 	}
-	fmt.Fprintf(p.streams.Err, "lockctl: %s: %s%s\n", body.Code, body.Message, hint(body))
+	fmt.Fprintf(p.streams.Err, "lockctl: %s: %s%s\n", body.Code, body.Message, p.hint(body))
 }
 
-// describe says what an error is. Only the service's own errors have a code of the closed set.
-func describe(err error) errorBody {
-	body := errorBody{Code: "ERROR", Message: err.Error()}
+// describe says what an error of one of the servers is. Only the service's own errors have a code of the closed set.
+func (p *program) describe(err error, servers ...string) errorBody {
+	body := errorBody{Code: "ERROR", Message: explain(err, servers)}
 	var known *lock.Error
 	switch {
 	case errors.As(err, new(usageError)):
@@ -126,7 +126,7 @@ func describe(err error) errorBody {
 		body.Code = string(known.Code)
 		body.Field = known.Field
 		body.SafeToRetry = known.SafeToRetry()
-		body.Ambiguous = known.Ambiguous()
+		body.Ambiguous = known.Ambiguous() && !p.reads && !noHandshake(known)
 		if known.RetryAfter > 0 {
 			body.RetryAfter = known.RetryAfter.String()
 		}
@@ -137,7 +137,7 @@ func describe(err error) errorBody {
 }
 
 // hint tells a person what an error's class means for the next step.
-func hint(body errorBody) string {
+func (p *program) hint(body errorBody) string {
 	switch {
 	case body.Code == string(lock.CodeHeld):
 		return ""
@@ -148,7 +148,7 @@ func hint(body errorBody) string {
 	case body.SafeToRetry:
 		return " (may be tried again)"
 	case body.Code == "USAGE":
-		return " (see lockctl --help)"
+		return " (see " + p.path + " --help)"
 	}
 	return ""
 }

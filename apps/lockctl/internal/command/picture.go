@@ -1,10 +1,9 @@
 package command
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"strconv"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -14,34 +13,45 @@ import (
 	"github.com/fencelock/fencelock/core/lock"
 )
 
+// floorHelp says which floor a picture shows.
+const floorHelp = `The floor is that of the key, from revocations; that of "lockctl floor raise",
+which is above all keys, is not shown.`
+
 func (p *program) inspectCommand() *cobra.Command {
 	req := &v1.InspectRequest{}
 	cmd := &cobra.Command{
 		Use:   "inspect --key KEY",
 		Short: "Show who holds a lock",
-		Long:  "Show who holds a lock. A picture for people: it may be old when it arrives, so decide nothing by it.",
+		Long:  "Show who holds a lock. A picture for people: it may be old when it arrives, so decide nothing by it.\n\n" + floorHelp,
 		Args:  cobra.NoArgs,
-		RunE: p.unary(func(ctx context.Context, c *client.Client) error {
+		RunE: p.reading(p.unary(func(ctx context.Context, c *client.Client) error {
 			req.Namespace = p.namespace
 			resp, err := c.Locks().Inspect(ctx, connect.NewRequest(req))
 			if err != nil {
 				return err
 			}
-			return p.print(resp.Msg, func() []field { return inspectFields(resp.Msg) })
-		}),
+			return p.print(resp.Msg, func() []field { return p.inspectFields(req.GetKey(), resp.Msg) })
+		})),
 	}
 	keyFlag(cmd, &req.Key)
 	return cmd
 }
 
-func inspectFields(m *v1.InspectResponse) []field {
+func (p *program) inspectFields(key string, m *v1.InspectResponse) []field {
 	fields := []field{{"held", strconv.FormatBool(m.GetHeld())}}
 	if m.GetHeld() {
 		fields = append(fields, grantFields(m.GetGrant())...)
+	} else {
+		fields = append(fields, field{"key", p.fullName(key)})
 	}
 	return append(fields,
 		field{"waiters", strconv.Itoa(int(m.GetWaiters()))},
 		field{"floor", strconv.FormatInt(m.GetFloor(), 10)})
+}
+
+// fullName is a key with its namespace, as the service writes it.
+func (p *program) fullName(key string) string {
+	return cmp.Or(p.namespace, string(lock.DefaultNamespace)) + "/" + key
 }
 
 func (p *program) listCommand() *cobra.Command {
@@ -51,7 +61,7 @@ func (p *program) listCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the locks of a namespace that are held",
 		Args:  cobra.NoArgs,
-		RunE: p.calling(func(ctx context.Context, c *client.Client) error {
+		RunE: p.reading(p.calling(func(ctx context.Context, c *client.Client) error {
 			return pages(ctx, p, limit, listing(p, "KEY TOKEN OWNER SESSION ACQUIRED LEASE-LEFT", grantRow),
 				func(ctx context.Context, size int32, token string) ([]*v1.Grant, string, error) {
 					resp, err := c.Locks().ListLocks(ctx, connect.NewRequest(&v1.ListLocksRequest{
@@ -62,7 +72,7 @@ func (p *program) listCommand() *cobra.Command {
 					}
 					return resp.Msg.GetGrants(), resp.Msg.GetNextPageToken(), nil
 				})
-		}),
+		})),
 	}
 	cmd.Flags().StringVar(&prefix, "prefix", "", "only keys that start with this")
 	limitFlag(cmd, &limit)
@@ -113,52 +123,4 @@ func pages[M any](
 		}
 		token = next
 	}
-}
-
-func (p *program) watchCommand() *cobra.Command {
-	req := &v1.WatchLockRequest{}
-	cmd := &cobra.Command{
-		Use:   "watch --key KEY",
-		Short: "Follow who holds a lock, until interrupted",
-		Long: `Follow who holds a lock, until interrupted: the present picture, then each
-change that was seen. Quick changes may be seen as one.`,
-		Args: cobra.NoArgs,
-		RunE: p.calling(func(ctx context.Context, c *client.Client) error {
-			req.Namespace = p.namespace
-			stream, err := c.Locks().WatchLock(ctx, connect.NewRequest(req))
-			if err != nil {
-				return err
-			}
-			defer stream.Close()
-			for stream.Receive() {
-				if err := p.printChange(stream.Msg()); err != nil {
-					return err
-				}
-			}
-			if ctx.Err() != nil {
-				return exitError{code: exitCode(context.Cause(ctx))} // the usual end of a watch needs no word
-			}
-			if err := stream.Err(); err != nil {
-				return translate(err)
-			}
-			return lock.Contention("the server ended the watch", false, nil)
-		}),
-	}
-	keyFlag(cmd, &req.Key)
-	return cmd
-}
-
-// printChange prints one picture of a watched key as one line.
-func (p *program) printChange(m *v1.WatchLockResponse) error {
-	if p.json {
-		return p.printJSON(m)
-	}
-	state := m.GetState()
-	what := "free"
-	if g := state.GetGrant(); state.GetHeld() {
-		what = fmt.Sprintf("held by %s, token %d, since %s", g.GetOwner(), g.GetToken(), when(g.GetAcquiredAt()))
-	}
-	_, err := fmt.Fprintf(p.streams.Out, "%s  %s, %d waiting, floor %d\n",
-		p.now().UTC().Format(time.RFC3339), what, state.GetWaiters(), state.GetFloor())
-	return written(err)
 }

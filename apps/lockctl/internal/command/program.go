@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/fencelock/fencelock/adapters/client"
@@ -44,6 +43,10 @@ type program struct {
 	timeout   time.Duration
 	// running is set once a command line has parsed: what fails later is not its fault.
 	running bool
+	// reads is set by commands that change nothing: what was carried out of them does not matter.
+	reads bool
+	// path is the command and its parents, for hints.
+	path string
 }
 
 // Main runs lockctl with the arguments that follow its name and returns the exit code.
@@ -61,7 +64,8 @@ func newProgram(env func(string) string, streams Streams) *program {
 func (p *program) main(ctx context.Context, args []string) int {
 	root := p.root()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	p.path = cmd.CommandPath()
 	if err != nil && !p.running {
 		err = usageError{err}
 	}
@@ -132,6 +136,14 @@ func (p *program) raw(f func(cmd *cobra.Command, args []string) error) func(*cob
 	}
 }
 
+// reading makes a command's function out of one that changes nothing.
+func (p *program) reading(f func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		p.reads = true
+		return f(cmd, args)
+	}
+}
+
 // calling makes a command's function out of one that calls the service: with a client,
 // and a context that ends by a signal.
 func (p *program) calling(f func(ctx context.Context, c *client.Client) error) func(*cobra.Command, []string) error {
@@ -149,14 +161,6 @@ func (p *program) calling(f func(ctx context.Context, c *client.Client) error) f
 		}
 		return err
 	})
-}
-
-// translate rebuilds the service's error from what a call returned; other errors stay as they are.
-func translate(err error) error {
-	if errors.As(err, new(*connect.Error)) {
-		return client.Translate(err)
-	}
-	return err
 }
 
 // unary makes a command's function out of one that makes calls within the timeout.

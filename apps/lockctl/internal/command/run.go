@@ -42,6 +42,8 @@ type held struct {
 	token lock.Token
 	// left is how long the lock is still surely held.
 	left func() time.Duration
+	// sessionLeft is how long the session still surely lives: longer than left if the lock has a lease that ends before.
+	sessionLeft func() time.Duration
 	// lost is closed when the lock is known to be over; cause then says why.
 	lost  <-chan struct{}
 	cause func() error
@@ -61,7 +63,12 @@ func (p *program) runCommand() *cobra.Command {
 		Long:  runHelp + "\n\n" + exitHelp,
 		Example: `  lockctl run --key nightly --wait 10m -- ./backup.sh
   lockctl run --key demo -- sh -c 'echo token $FENCELOCK_TOKEN'`,
-		Args: cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("no command: lockctl run --key KEY -- COMMAND")
+			}
+			return nil
+		},
 	}
 	keyFlag(cmd, &o.key)
 	p.ownerFlag(cmd, &o.owner)
@@ -96,8 +103,10 @@ it writes to, which should refuse a token below the highest it has seen.
 
 The lock is released only after every process of the group has ended. Processes
 that the command leaves behind in its group are told to end (TERM, then KILL).
-When the lock is lost, or lockctl cannot renew it, the whole group is stopped
+When the lock cannot be renewed, or its lease ends, the whole group is stopped
 before the lock can go to anyone else, also if lockctl itself is frozen or killed.
+After a revocation the lock is free at once, and the command runs on for a
+moment until it is stopped; the token covers that.
 A process that leaves the group (setsid) is not followed.
 
 Interrupt, termination, hang-up, quit and user signals are passed to the group;
@@ -120,6 +129,9 @@ func (p *program) run(ctx context.Context, o runOptions, grace time.Duration, ar
 		Grace: min(grace, h.left()/graceShare),
 	}, guard.Hold{Left: h.left, Lost: h.lost}, signals)
 	cause := h.cause()
+	if cause == nil && result.Lost {
+		cause = h.shortage(o.lease)
+	}
 	// Nothing of the command is left, so the lock goes, whatever became of it meanwhile.
 	tidy, cancel := detached(ctx)
 	defer cancel()
@@ -131,13 +143,26 @@ func (p *program) run(ctx context.Context, o runOptions, grace time.Duration, ar
 	return end
 }
 
+// shortage says why too little was left of a lock that is still held. Read in this order, the
+// session has more left than the lock only if a lease ends before it.
+func (h *held) shortage(lease *time.Duration) error {
+	left := h.left()
+	switch {
+	case h.sessionLeft() <= left:
+		return &lock.Error{Code: lock.CodeLost, Message: "the lock could not be renewed in time"}
+	case lease != nil:
+		return &lock.Error{Code: lock.CodeLost, Message: fmt.Sprintf("its --lease of %s ended", *lease)}
+	}
+	return &lock.Error{Code: lock.CodeLost, Message: "the lease that the server gave ended"}
+}
+
 // verdict is how run ends.
 func verdict(result guard.Result, err, cause error) error {
 	switch {
-	case cause != nil: // also where the command was quicker than the news
+	case cause != nil && result.Lost:
+		return fmt.Errorf("the command was stopped: %w", cause)
+	case cause != nil: // the command was quicker than the news
 		return fmt.Errorf("the lock was lost while the command ran: %w", cause)
-	case result.Lost:
-		return &lock.Error{Code: lock.CodeLost, Message: "the command was stopped: the lock could not be renewed in time"}
 	case err != nil:
 		return err
 	case result.Failure != "":
@@ -230,7 +255,8 @@ func acquireBySDK(ctx context.Context, o runOptions) (_ *held, err error) {
 		return nil, err
 	}
 	return &held{
-		key: l.Key(), token: l.Token(), left: l.Deadline, lost: l.Context().Done(), cause: l.CheckStillHeld,
+		key: l.Key(), token: l.Token(), left: l.Deadline, sessionLeft: s.Deadline,
+		lost: l.Context().Done(), cause: l.CheckStillHeld,
 		release: func(ctx context.Context) error { return giveBack(ctx, c, s, l) },
 	}, nil
 }

@@ -23,6 +23,8 @@ type played struct {
 	err      error // of the acquire
 	options  command.RunOptions
 	released int
+	// left is an hour where it is nil.
+	left func() time.Duration
 }
 
 func (l *played) acquire(_ context.Context, o command.RunOptions) (command.FakeLock, error) {
@@ -33,13 +35,21 @@ func (l *played) acquire(_ context.Context, o command.RunOptions) (command.FakeL
 	key, err := lock.NewKey(o.Namespace, o.Key)
 	return command.FakeLock{
 		Key: key, Token: lock.Token(big), Lost: l.lost,
-		Left:  func() time.Duration { return time.Hour },
-		Cause: func() error { return l.cause },
+		Left:        l.timeLeft,
+		SessionLeft: func() time.Duration { return time.Hour },
+		Cause:       func() error { return l.cause },
 		Release: func(context.Context) error {
 			l.released++
 			return nil
 		},
 	}, err
+}
+
+func (l *played) timeLeft() time.Duration {
+	if l.left == nil {
+		return time.Hour
+	}
+	return l.left()
 }
 
 // run runs lockctl run under a played lock.
@@ -123,6 +133,24 @@ func TestRunSaysThatTheLockWasLost(t *testing.T) {
 			o := run(t, l, "--key", "k", "--", "sleep", "1000")
 			if o.code != 200 || !strings.HasPrefix(o.errors, "lockctl: LOCK_LOST: ") || l.released != 1 {
 				t.Errorf("got %+v, released %d times", o, l.released)
+			}
+		})
+	}
+}
+
+func TestRunSaysThatTheLeaseEnded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ flags, want string }{
+		"own":      {"--lease 3s", "its --lease of 3s ended"},
+		"server's": {"", "the lease that the server gave ended"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			start := time.Now()
+			l := &played{left: func() time.Duration { return 400*time.Millisecond - time.Since(start) }}
+			o := run(t, l, strings.Fields("--key k "+c.flags+" -- sleep 1000")...)
+			if o.code != 200 || !strings.Contains(o.errors, c.want) || l.released != 1 {
+				t.Errorf("got %+v, want %q, released %d times", o, c.want, l.released)
 			}
 		})
 	}

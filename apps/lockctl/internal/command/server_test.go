@@ -37,7 +37,12 @@ type fake struct {
 	asked []proto.Message
 	// fail is the answer to everything, if set.
 	fail error
-	held bool
+	// refuseSessions is the answer to OpenSession, if set.
+	refuseSessions error
+	// watched is what a watch shows, if not the usual two pictures; endWatch is how it then ends.
+	watched  []*v1.InspectResponse
+	endWatch error
+	held     bool
 	// info is the answer to GetServerInfo.
 	info *v1.GetServerInfoResponse
 	// heartbeat runs before a heartbeat is answered, release before a release.
@@ -49,7 +54,7 @@ func newFake() *fake {
 	return &fake{info: &v1.GetServerInfoResponse{
 		Version: "v1.2.3", Backend: "memory", Ready: true, SessionTtl: durationpb.New(15 * time.Second),
 		SafetyMargin: 0.3, StartedAt: moment, Grants: 3, Sessions: 2, Waiters: 1,
-	}}
+	}, endWatch: failure(connect.CodePermissionDenied, &v1.ErrorDetail{Code: v1.ErrorCode_ERROR_CODE_DENIED, Message: "no more"})}
 }
 
 // serve starts the fake and returns its address.
@@ -107,6 +112,9 @@ func grant(key string, token int64) *v1.Grant {
 }
 
 func (f *fake) OpenSession(_ context.Context, req *connect.Request[v1.OpenSessionRequest]) (*connect.Response[v1.OpenSessionResponse], error) {
+	if f.refuseSessions != nil {
+		return nil, f.refuseSessions
+	}
 	return answer(f, req, &v1.OpenSessionResponse{Session: &v1.Session{
 		Id: testSession, Owner: req.Msg.GetOwner(), Ttl: durationpb.New(15 * time.Second), CreatedAt: moment,
 	}})
@@ -180,15 +188,16 @@ func (f *fake) WatchLock(_ context.Context, req *connect.Request[v1.WatchLockReq
 	if err := f.record(req.Msg); err != nil {
 		return err
 	}
-	for _, state := range []*v1.InspectResponse{
-		{Held: true, Grant: grant(req.Msg.GetKey(), 41), Waiters: 1},
-		{Floor: 41},
-	} {
+	states := f.watched
+	if states == nil {
+		states = []*v1.InspectResponse{{Held: true, Grant: grant(req.Msg.GetKey(), 41), Waiters: 1}, {Floor: 41}}
+	}
+	for _, state := range states {
 		if err := stream.Send(&v1.WatchLockResponse{State: state}); err != nil {
 			return err
 		}
 	}
-	return nil
+	return f.endWatch
 }
 
 func (f *fake) Revoke(_ context.Context, req *connect.Request[v1.RevokeRequest]) (*connect.Response[v1.RevokeResponse], error) {

@@ -102,7 +102,7 @@ func (p *program) sessionListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List live sessions, without their secret ids",
 		Args:  cobra.NoArgs,
-		RunE: p.calling(func(ctx context.Context, c *client.Client) error {
+		RunE: p.reading(p.calling(func(ctx context.Context, c *client.Client) error {
 			return pages(ctx, p, limit, listing(p, "SESSION OWNER TTL CREATED METADATA", summaryRow),
 				func(ctx context.Context, size int32, token string) ([]*v1.SessionSummary, string, error) {
 					resp, err := c.Admin().ListSessions(ctx, connect.NewRequest(&v1.ListSessionsRequest{
@@ -113,7 +113,7 @@ func (p *program) sessionListCommand() *cobra.Command {
 					}
 					return resp.Msg.GetSessions(), resp.Msg.GetNextPageToken(), nil
 				})
-		}),
+		})),
 	}
 	limitFlag(cmd, &limit)
 	return cmd
