@@ -43,6 +43,9 @@ func main() {
 // run is the program without its process.
 func run(args, env []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
 	command := "serve"
+	if len(args) == 1 && args[0] == "--version" {
+		command = "version"
+	}
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		command, args = args[0], args[1:]
 	}

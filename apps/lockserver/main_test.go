@@ -365,6 +365,7 @@ func TestCommands(t *testing.T) {
 		err  string
 	}{
 		"version":         {args: []string{"version"}, out: version()},
+		"version flag":    {args: []string{"--version"}, out: version()},
 		"help":            {args: []string{"--help"}, out: "--lock.session.ttl"},
 		"config":          {args: []string{"config", "--lock.session.ttl=20s"}, out: "lock.session.ttl: 20s"},
 		"unknown command": {args: []string{"fly"}, code: exitConfig, err: "fly"},
@@ -384,6 +385,14 @@ func TestCommands(t *testing.T) {
 				t.Errorf("it says %q, want one line", errs.String())
 			}
 		})
+	}
+}
+
+func TestTheReadyLineShowsTheHostAsConfigured(t *testing.T) {
+	t.Parallel()
+	p := launch(t, "--etcd.data-dir="+t.TempDir(), "--admin.addr=0.0.0.0:0")
+	if !strings.HasPrefix(p.admin, "http://0.0.0.0:") || strings.HasSuffix(p.admin, ":0") {
+		t.Errorf("ready line %q", p.ready)
 	}
 }
 

@@ -93,6 +93,7 @@ func TestRow46WhatCannotBeIsRefusedInOneLine(t *testing.T) {
 		"unknown key in the file":       {file: "lock.session.tll: 15s\n", says: "lock.session.tll"},
 		"unknown nested key":            {file: "lock:\n  session:\n    tll: 15s\n", says: "lock.session.tll"},
 		"unknown variable of a section": {env: []string{"FENCELOCK_LOCK_SESSION_TLL=15s"}, says: "FENCELOCK_LOCK_SESSION_TLL"},
+		"unknown variable":              {env: []string{"FENCELOCK_SESION_TTL=15s"}, says: "FENCELOCK_SESION_TTL"},
 		"unknown flag":                  {args: []string{"--lock.session.tll=15s"}, says: "lock.session.tll"},
 		"key twice":                     {file: "lock.session.ttl: 15s\nlock:\n  session.ttl: 16s\n", says: "twice"},
 		"key twice in one place":        {file: "log.level: info\nlog.level: warn\n", says: "already defined"},

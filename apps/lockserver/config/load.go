@@ -125,15 +125,12 @@ func flatten(into map[string]string, prefix string, tree map[string]any) error {
 	return nil
 }
 
-// applyEnv sets keys from variables. A variable with the prefix of one of our sections that names no
-// key is an error; others, such as those of the command line client, are not ours.
+// applyEnv sets keys from variables. A variable with our prefix that names no key is an error, unless it
+// is of the command line client, or of tests.
 func applyEnv(fs *pflag.FlagSet, env []string) error {
 	known := make(map[string]string)
-	sections := make(map[string]bool)
 	fs.VisitAll(func(f *pflag.Flag) {
 		known[Variable(f.Name)] = f.Name
-		section, _, _ := strings.Cut(f.Name, ".")
-		sections[Variable(section)+"_"] = true
 	})
 	for _, pair := range env {
 		name, value, _ := strings.Cut(pair, "=")
@@ -143,13 +140,20 @@ func applyEnv(fs *pflag.FlagSet, env []string) error {
 			}
 			continue
 		}
-		for section := range sections {
-			if strings.HasPrefix(name, section) {
-				return fmt.Errorf("variable %s: no such key", name)
-			}
+		if strings.HasPrefix(name, envPrefix) && !foreign(name) {
+			return fmt.Errorf("variable %s: no such key", name)
 		}
 	}
 	return nil
+}
+
+// foreign reports whether a variable with our prefix is meant for another program.
+func foreign(name string) bool {
+	switch strings.TrimPrefix(name, envPrefix) {
+	case "SERVER", "SESSION", "TOKEN", "KEY", "NAMESPACE":
+		return true
+	}
+	return strings.HasPrefix(name, envPrefix+"TEST")
 }
 
 // Variable is the name of the environment variable for a key.

@@ -95,7 +95,7 @@ func newService(
 
 // newRoutine starts what happens on a beat: the probe and the reaper.
 func newRoutine(ctx context.Context, lc fx.Lifecycle, svc *service.Service, backend port.Backend, logger *slog.Logger) *probe {
-	p := newProbe(svc)
+	p := newProbe(svc, logger)
 	beats := newRoutines(ctx)
 	lc.Append(fx.StartStopHook(func(ctx context.Context) {
 		p.ask(ctx) // ready means ready: the first answer is there before the doors open

@@ -51,12 +51,21 @@ func (e *endpoint) stop(ctx context.Context) {
 	<-e.done
 }
 
-// address is where it listens, with the port that the system chose for port 0.
+// address is where it listens: the host as configured, and the port, which for port 0 the system chose.
 func (e *endpoint) address() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.listener == nil {
 		return e.addr
 	}
-	return e.listener.Addr().String()
+	listens := e.listener.Addr().String()
+	host, _, err := net.SplitHostPort(e.addr)
+	if err != nil || host == "" {
+		return listens
+	}
+	_, port, err := net.SplitHostPort(listens)
+	if err != nil {
+		return listens
+	}
+	return net.JoinHostPort(host, port)
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -18,22 +19,37 @@ const (
 // without asking the store.
 type probe struct {
 	service *service.Service
+	logger  *slog.Logger
 	last    atomic.Pointer[answer]
 }
 
-type answer struct{ err error }
+type answer struct {
+	err error
+	// asked tells an answer of the store from the time before the first.
+	asked bool
+}
 
-func newProbe(svc *service.Service) *probe {
-	p := &probe{service: svc}
+func newProbe(svc *service.Service, logger *slog.Logger) *probe {
+	p := &probe{service: svc, logger: logger}
 	p.last.Store(&answer{err: lock.Contention("the store was not asked yet", false, nil)})
 	return p
 }
 
-// ask asks the store now and keeps the answer.
+// ask asks the store now, keeps the answer and logs a change. The first answer is a change only if it is bad.
 func (p *probe) ask(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	call, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	p.last.Store(&answer{err: p.service.Ping(ctx)})
+	err := p.service.Ping(call)
+	if ctx.Err() != nil {
+		return // the server is stopping: that says nothing about the store
+	}
+	last := p.last.Swap(&answer{err: err, asked: true})
+	switch {
+	case err != nil && (last.err == nil || !last.asked):
+		p.logger.LogAttrs(ctx, slog.LevelWarn, "not_ready", slog.Any("reason", err))
+	case err == nil && last.err != nil && last.asked:
+		p.logger.LogAttrs(ctx, slog.LevelInfo, "ready_again", slog.Any("reason", last.err))
+	}
 }
 
 // ready is nil if the store could grant a moment ago and the server is not stopping.

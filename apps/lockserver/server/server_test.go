@@ -324,10 +324,15 @@ func TestReadinessFollowsTheStoreAndLivenessDoesNot(t *testing.T) {
 	if status, text := r.get(t, "/healthz"); status != http.StatusOK {
 		t.Errorf("alive: %d %s", status, text)
 	}
+	waitFor(t, "the log says so, with the reason", func() bool { return strings.Contains(r.log.String(), `"msg":"not_ready","reason":"`) })
+	if strings.Contains(r.log.String(), `"msg":"ready_again"`) {
+		t.Error("the log says ready again while the store is out of reach")
+	}
 	proxy.Heal()
 	waitFor(t, "ready again", func() bool {
 		status, _ := r.get(t, "/readyz")
 		return status == http.StatusOK
 	})
+	waitFor(t, "the log says so", func() bool { return strings.Contains(r.log.String(), `"msg":"ready_again","reason":"`) })
 	r.acquire(t, r.open(t, time.Minute), "after", "r1")
 }
