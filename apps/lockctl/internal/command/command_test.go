@@ -3,9 +3,11 @@ package command_test
 import (
 	"flag"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -25,7 +27,19 @@ func TestMain(m *testing.M) {
 			os.Exit(lockctl(os.Args[2:]))
 		}
 	}
+	heedSignals()
 	goleak.VerifyTestMain(m)
+}
+
+// heedSignals makes the programs that tests start heed signals which this process was started to
+// ignore, as nohup and a shell's background jobs are: a caught signal has its default action again
+// in a new program, an ignored one stays ignored.
+func heedSignals() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 // outcome is what one call of lockctl did.

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,7 +32,19 @@ func TestMain(m *testing.M) {
 			os.Exit(program(os.Args[2:]))
 		}
 	}
+	heedSignals()
 	goleak.VerifyTestMain(m)
+}
+
+// heedSignals makes the programs that tests start heed signals which this process was started to
+// ignore, as nohup and a shell's background jobs are: a caught signal has its default action again
+// in a new program, an ignored one stays ignored.
+func heedSignals() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 // program runs a shell script for as long as it lives itself: its lock is always good for args[0].
