@@ -160,11 +160,12 @@ func (s *Store) standingOf(
 	return grants, err == nil, err
 }
 
-// grantsOf returns the live grants of the views with what is left of their leases.
+// grantsOf returns the live grants of the views with what is left of their leases. The views are of one
+// revision, and so is the list: a grant that has ended since is on it, with nothing left. To leave it
+// out would show half of a session's end.
 func (s *Store) grantsOf(ctx context.Context, views []*view) ([]lock.Grant, error) {
 	type result struct {
 		grant lock.Grant
-		live  bool
 		err   error
 	}
 	results := make([]result, len(views))
@@ -174,7 +175,7 @@ func (s *Store) grantsOf(ctx context.Context, views []*view) ([]lock.Grant, erro
 		for i := start; i < min(start+atOnce, len(views)); i++ {
 			asked.Go(func() {
 				r := &results[i]
-				r.grant, r.live, r.err = s.withRemaining(ctx, views[i])
+				r.grant, _, r.err = s.withRemaining(ctx, views[i])
 			})
 		}
 		asked.Wait()
@@ -184,9 +185,7 @@ func (s *Store) grantsOf(ctx context.Context, views []*view) ([]lock.Grant, erro
 		if r.err != nil {
 			return nil, r.err
 		}
-		if r.live {
-			grants = append(grants, r.grant)
-		}
+		grants = append(grants, r.grant)
 	}
 	return grants, nil
 }
