@@ -30,7 +30,7 @@ type Revocation struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// namespace of the key.
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// key is the lock's name.
+	// key is the lock's name. Both are empty for a raised floor, which ended all grants of all namespaces.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	// operator who revoked.
 	Operator string `protobuf:"bytes,4,opt,name=operator,proto3" json:"operator,omitempty"`
