@@ -96,7 +96,7 @@ fix-tidy: ## Tidy each go.mod.
 
 .PHONY: verify-build
 verify-build: ## Build each module by itself, outside the workspace.
-	@for m in $(MODULES); do echo "build $$m"; (cd $$m && GOWORK=off go build ./...) || failed=1; done; [ -z "$${failed:-}" ]
+	@for m in $(MODULES); do echo "build $$m"; (cd $$m && GOWORK=off go build -o /dev/null ./...) || failed=1; done; [ -z "$${failed:-}" ]
 
 .PHONY: verify-vet
 verify-vet: ## Run go vet over every module.
