@@ -139,14 +139,16 @@ func rawBodies(session string) []raw {
 	}
 }
 
+// zipped compresses in memory, where writing cannot fail.
+func zipped(data []byte) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = w.Write(data)
+	_ = w.Close()
+	return b.Bytes()
+}
+
 func rawEncodings(session string) []raw {
-	zipped := func(data []byte) []byte {
-		var b bytes.Buffer
-		w := gzip.NewWriter(&b)
-		_, _ = w.Write(data)
-		_ = w.Close()
-		return b.Bytes()
-	}
 	corrupt := zipped(good(session))
 	corrupt[len(corrupt)/2] ^= 0xff
 	withGzip := map[string]string{"Content-Encoding": "gzip"}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"time"
 
@@ -56,14 +55,7 @@ func wake(s *stage) error {
 
 // newParty starts a server and opens a session on it.
 func newParty(s *stage, programs *drills.Programs, endpoint, name string) (*client.Session, error) {
-	addr, err := freeAddr(s.ctx)
-	if err != nil {
-		return nil, err
-	}
-	admin, err := freeAddr(s.ctx)
-	if err != nil {
-		return nil, err
-	}
+	addr, admin := testenv.FreeAddress(s), testenv.FreeAddress(s)
 	p := drills.Start(s, nil, programs.Path(s, "lockserver"),
 		"--server.addr="+addr, "--admin.addr="+admin, "--etcd.data-dir="+s.TempDir(), "--lock.backend=etcd", "--etcd.endpoints="+endpoint)
 	p.AwaitOutput(s, "lockserver ready: rpc http://"+addr)
@@ -77,14 +69,6 @@ func newParty(s *stage, programs *drills.Programs, endpoint, name string) (*clie
 		return nil, fmt.Errorf("open session: %w", err)
 	}
 	return session, nil
-}
-
-func freeAddr(ctx context.Context) (string, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find free port: %w", err)
-	}
-	return listener.Addr().String(), listener.Close()
 }
 
 // background cycles keys of its own at the fixed rate and returns how many cycles it did.

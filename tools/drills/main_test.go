@@ -3,7 +3,6 @@ package drills_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -43,9 +42,9 @@ func (s *server) url() string { return "http://" + s.addr }
 // etcd where endpoints is not empty, and returns when it says that it is ready.
 func startServer(t *testing.T, dir, endpoints string, args ...string) *server {
 	t.Helper()
-	s := &server{addr: freeAddr(t)}
+	s := &server{addr: testenv.FreeAddress(t)}
 	args = append([]string{
-		"--server.addr=" + s.addr, "--admin.addr=" + freeAddr(t), "--etcd.data-dir=" + filepath.Join(dir, "data"),
+		"--server.addr=" + s.addr, "--admin.addr=" + testenv.FreeAddress(t), "--etcd.data-dir=" + filepath.Join(dir, "data"),
 	}, args...)
 	if endpoints != "" {
 		args = append(args, "--lock.backend=etcd", "--etcd.endpoints="+endpoints)
@@ -53,17 +52,6 @@ func startServer(t *testing.T, dir, endpoints string, args ...string) *server {
 	s.Process = drills.Start(t, nil, programs.Path(t, "lockserver"), args...)
 	s.AwaitOutput(t, "lockserver ready: rpc http://"+s.addr)
 	return s
-}
-
-// freeAddr returns a loopback address that nothing listens on at the moment.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("find free port: %v", err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 // dial returns an SDK client of the endpoints, closed with the test.

@@ -7,6 +7,16 @@ import (
 	"strconv"
 )
 
+// FreeAddress returns a loopback address that nobody listens on, for a server that a test starts by itself.
+func FreeAddress(t T) string {
+	t.Helper()
+	address, err := freeAddress()
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return address
+}
+
 // freeAddress returns a loopback address that nobody listens on. It is outside the range from
 // which systems take ports for outgoing connections, so a server that is down for a while finds
 // its port still free when it comes back.
