@@ -41,7 +41,7 @@ func allowances() []allowance {
 		{module: "contracts/api", external: []string{connect, protobuf}},
 		{
 			module:   "adapters/etcd",
-			siblings: []string{domain, "core/port", "core/clock"},
+			siblings: []string{domain, "core/port", "core/clock", "core/watermark"},
 			external: []string{client, api, grpc, zap, "github.com/coreos/go-semver"},
 			tests:    []string{"core", "contracts/parity", "tools/testenv"},
 		},
@@ -76,7 +76,7 @@ func allowances() []allowance {
 		},
 		{
 			module:   "tools/testenv",
-			external: []string{"github.com/testcontainers/testcontainers-go", "github.com/moby/moby"},
+			external: []string{"github.com/testcontainers/testcontainers-go", "github.com/moby/moby", "github.com/jackc/pgx/v5"},
 		},
 		{module: "tools/testenv/etcd", external: []string{"go.etcd.io/etcd/server/v3"}},
 		{

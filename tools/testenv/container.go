@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
@@ -20,14 +19,24 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 )
 
-const (
-	etcdPath = "/usr/local/bin/etcd"
-	dataPath = "/etcd-data"
-	// dockerLimit bounds one call to the daemon.
-	dockerLimit = time.Minute
-)
+// dockerLimit bounds one call to the daemon.
+const dockerLimit = time.Minute
 
-// inDocker is an etcd in a container.
+// contained is how a program runs in a container of one of its images.
+type contained struct {
+	entrypoint []string
+	args       []string
+	env        map[string]string
+	// user is the image's own if empty.
+	user string
+	// port is where it listens, such as 2379/tcp, data the folder of its data.
+	port string
+	data string
+	// stop is the signal that ends it in good order.
+	stop string
+}
+
+// inDocker is a server in a container.
 type inDocker struct {
 	docker    *testcontainers.DockerClient
 	container testcontainers.Container
@@ -35,20 +44,20 @@ type inDocker struct {
 	watcher   *watcher
 }
 
-func newContainer(ctx context.Context, s settings, _ string, args []string) (host, error) {
+func newContainer(ctx context.Context, version string, p program) (host, error) {
 	docker, err := openDocker(ctx)
 	if err != nil {
 		return nil, err
 	}
 	d := &inDocker{docker: docker}
-	if err := d.create(ctx, s.version, args); err != nil {
+	if err := d.create(ctx, version, p); err != nil {
 		return nil, errors.Join(err, d.remove())
 	}
 	return d, nil
 }
 
-func (d *inDocker) create(ctx context.Context, version string, args []string) error {
-	image, err := findImage(ctx, d.docker, version)
+func (d *inDocker) create(ctx context.Context, version string, p program) error {
+	image, err := findImage(ctx, d.docker, p, version)
 	if err != nil {
 		return err
 	}
@@ -73,27 +82,31 @@ func (d *inDocker) create(ctx context.Context, version string, args []string) er
 	if host == "127.0.0.1" || host == "localhost" {
 		published.HostIP = netip.MustParseAddr("127.0.0.1")
 	}
-	clientPort := network.MustParsePort("2379/tcp")
-	d.address = "http://" + net.JoinHostPort(host, port)
-	command := etcdArgs(dataPath, "http://0.0.0.0:2379", d.address, "http://127.0.0.1:2380")
+	d.address = p.endpoint(net.JoinHostPort(host, port))
+	plan := p.contained(d.address)
 	d.container, err = testcontainers.GenericContainer(ctx, testcontainers.GenericContainerRequest{
 		ContainerRequest: testcontainers.ContainerRequest{
 			Image:        image,
-			Entrypoint:   []string{etcdPath},
-			Cmd:          append(command, args...),
-			ExposedPorts: []string{clientPort.String()},
+			Entrypoint:   plan.entrypoint,
+			Cmd:          plan.args,
+			Env:          plan.env,
+			ExposedPorts: []string{plan.port},
 			Labels:       map[string]string{labelHost: name, labelPID: strconv.Itoa(os.Getpid())},
+			ConfigModifier: func(config *container.Config) {
+				config.User = plan.user
+				config.StopSignal = plan.stop
+			},
 			HostConfigModifier: func(config *container.HostConfig) {
-				config.PortBindings = network.PortMap{clientPort: {published}}
+				config.PortBindings = network.PortMap{network.MustParsePort(plan.port): {published}}
 				// A volume is on the machine's disk; the layers of an image are not, and slow to sync.
-				config.Mounts = append(config.Mounts, mount.Mount{Type: mount.TypeVolume, Target: dataPath})
+				config.Mounts = append(config.Mounts, mount.Mount{Type: mount.TypeVolume, Target: plan.data})
 			},
 		},
 	})
 	if err != nil {
 		return fmt.Errorf("create container: %w", err)
 	}
-	d.watcher, err = watch(d.container.GetContainerID(), d.docker.DaemonHost())
+	d.watcher, err = watchContainer(d.container.GetContainerID(), d.docker.DaemonHost())
 	return err
 }
 
@@ -215,41 +228,12 @@ func (d *inDocker) ask(act string, call func(context.Context) error) error {
 	return nil
 }
 
-// watcher is a small process that removes a container when this process is gone, however it went.
-type watcher struct {
-	command *exec.Cmd
-	input   io.Closer
-}
-
-// watch starts a watcher. Without docker's command line there is none, and sweep has to do.
-func watch(id, daemon string) (*watcher, error) {
+// watchContainer removes the container when this process is gone. Without docker's command line nothing
+// does, and sweep has to do.
+func watchContainer(id, daemon string) (*watcher, error) {
 	docker, err := exec.LookPath("docker")
 	if err != nil {
 		return nil, nil //nolint:nilnil,nilerr // No watcher is what stop expects.
 	}
-	// No context ends it: it waits for the end of this process.
-	command := exec.Command("sh", "-c", `read -r _; exec "$0" rm -f -v "$1"`, docker, id)
-	command.Env = append(os.Environ(), "DOCKER_HOST="+daemon)
-	// An interrupt at the terminal must not reach it.
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	input, err := command.StdinPipe()
-	if err != nil {
-		return nil, fmt.Errorf("open watcher's input: %w", err)
-	}
-	if err := command.Start(); err != nil {
-		return nil, fmt.Errorf("start watcher: %w", err)
-	}
-	return &watcher{command: command, input: input}, nil
-}
-
-// stop ends the watcher once its container is removed; it finds nothing left to do.
-func (w *watcher) stop() error {
-	if w == nil {
-		return nil
-	}
-	if err := w.input.Close(); err != nil {
-		return fmt.Errorf("end watcher: %w", err)
-	}
-	_ = w.command.Wait()
-	return nil
+	return watch(`exec "$1" rm -f -v "$2"`, []string{"DOCKER_HOST=" + daemon}, docker, id)
 }

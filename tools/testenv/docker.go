@@ -27,15 +27,6 @@ const (
 	labelPID  = "org.fencelock.testenv.pid"
 )
 
-// etcdImages are the places of an etcd image, in the order in which they are taken. All of them
-// have the server at etcdPath.
-func etcdImages(version string) (built string, official []string) {
-	return "fencelock/etcd-test:" + version, []string{
-		"gcr.io/etcd-development/etcd:v" + version,
-		"quay.io/coreos/etcd:v" + version,
-	}
-}
-
 //nolint:gochecknoglobals // The library reads its environment once per process.
 var setUpOnce sync.Once
 
@@ -98,8 +89,8 @@ func sweep(ctx context.Context, docker *testcontainers.DockerClient) error {
 func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
 // findImage returns an image of the version that is there, or could be pulled.
-func findImage(ctx context.Context, docker *testcontainers.DockerClient, version string) (string, error) {
-	built, official := etcdImages(version)
+func findImage(ctx context.Context, docker *testcontainers.DockerClient, p program, version string) (string, error) {
+	built, official := p.images(version)
 	for _, image := range append([]string{built}, official...) {
 		if _, err := docker.ImageInspect(ctx, image); err == nil {
 			return image, nil
@@ -115,7 +106,7 @@ func findImage(ctx context.Context, docker *testcontainers.DockerClient, version
 		}
 		failed = append(failed, err)
 	}
-	return "", fmt.Errorf("no image of etcd %s; run `make images`: %w", version, errors.Join(failed...))
+	return "", fmt.Errorf("no image %s; run `make images`: %w", built, errors.Join(failed...))
 }
 
 func pull(ctx context.Context, docker *testcontainers.DockerClient, image string) error {

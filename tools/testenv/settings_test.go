@@ -9,13 +9,12 @@ import (
 func TestAddressesInTheEnvironmentComeFirst(t *testing.T) {
 	t.Setenv(envWay, "")
 	t.Setenv(envEtcd, " 127.0.0.1:1, http://127.0.0.1:2 ,")
-	var s sharedEtcd
-	server, err := s.get()
+	server, started, err := findEtcd()
 	want := []string{"127.0.0.1:1", "http://127.0.0.1:2"}
 	if err != nil || !slices.Equal(server.Endpoints, want) {
 		t.Fatalf("got %v and %v, want %v", server, err, want)
 	}
-	if s.host != nil {
+	if started != nil {
 		t.Fatal("a server was started beside the address")
 	}
 }
@@ -23,19 +22,18 @@ func TestAddressesInTheEnvironmentComeFirst(t *testing.T) {
 func TestForcedAddressWithoutOneFails(t *testing.T) {
 	t.Setenv(envWay, wayAddress)
 	t.Setenv(envEtcd, "")
-	var s sharedEtcd
-	if server, err := s.get(); err == nil {
+	if server, _, err := findEtcd(); err == nil {
 		t.Fatalf("got %v, want an error", server)
 	}
 }
 
 func TestVersionComesFromTheEnvironment(t *testing.T) {
 	t.Setenv(envEtcdVersion, "3.5.21")
-	if got := readSettings().version; got != "3.5.21" {
+	if got := etcdSettings().version; got != "3.5.21" {
 		t.Fatalf("version %q, want 3.5.21", got)
 	}
 	t.Setenv(envEtcdVersion, "")
-	if got := readSettings().version; got != EtcdVersion {
+	if got := etcdSettings().version; got != EtcdVersion {
 		t.Fatalf("version %q, want %s", got, EtcdVersion)
 	}
 }
@@ -54,7 +52,8 @@ func TestOnlyDeadProcessesAreGone(t *testing.T) {
 func TestDockerStoppedFallsBackToALocalProcess(t *testing.T) {
 	t.Setenv(envWay, "")
 	t.Setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
-	h, err := launch(t.Context(), readSettings(), t.TempDir(), nil)
+	p := &etcd{}
+	h, err := launch(t.Context(), etcdSettings(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +61,7 @@ func TestDockerStoppedFallsBackToALocalProcess(t *testing.T) {
 	if _, local := h.(*process); !local {
 		t.Fatalf("got a %T, want a local process", h)
 	}
-	if err := healthy(t.Context(), h.endpoint()); err != nil {
+	if err := p.healthy(t.Context(), h.endpoint()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -16,14 +16,21 @@ type T interface {
 	TempDir() string
 }
 
-// EtcdVersion is the version of etcd that tests get unless told otherwise.
-const EtcdVersion = "3.7.3"
+// The versions that tests get unless told otherwise.
+const (
+	EtcdVersion = "3.7.3"
+	// PostgresVersion is a major version. Where servers are local processes, the newest that is
+	// installed is taken instead.
+	PostgresVersion = "17"
+)
 
 // The environment variables that choose the servers.
 const (
-	envWay         = "FENCELOCK_TEST_ENV"
-	envEtcd        = "FENCELOCK_TEST_ETCD"
-	envEtcdVersion = "FENCELOCK_TEST_ETCD_VERSION"
+	envWay             = "FENCELOCK_TEST_ENV"
+	envEtcd            = "FENCELOCK_TEST_ETCD"
+	envEtcdVersion     = "FENCELOCK_TEST_ETCD_VERSION"
+	envPostgres        = "FENCELOCK_TEST_POSTGRES"
+	envPostgresVersion = "FENCELOCK_TEST_POSTGRES_VERSION"
 )
 
 // The ways to a server, as FENCELOCK_TEST_ENV names them.
@@ -33,22 +40,21 @@ const (
 	wayLocal   = "local"
 )
 
-// settings are the environment variables, read once per use so that tests can set them.
+// settings are what the environment says of one kind of server, read once per use so that tests can
+// set it.
 type settings struct {
-	way     string
-	etcd    []string
+	way       string
+	addresses []string
+	// version is empty if the environment does not choose one.
 	version string
 }
 
-func readSettings() settings {
-	s := settings{way: os.Getenv(envWay), version: os.Getenv(envEtcdVersion)}
-	for address := range strings.SplitSeq(os.Getenv(envEtcd), ",") {
+func readSettings(addresses, version string) settings {
+	s := settings{way: os.Getenv(envWay), version: os.Getenv(version)}
+	for address := range strings.SplitSeq(os.Getenv(addresses), ",") {
 		if address = strings.TrimSpace(address); address != "" {
-			s.etcd = append(s.etcd, address)
+			s.addresses = append(s.addresses, address)
 		}
-	}
-	if s.version == "" {
-		s.version = EtcdVersion
 	}
 	return s
 }
@@ -70,6 +76,7 @@ func Main(m Runner) Runner { return stopping{m} }
 type stopping struct{ Runner }
 
 func (s stopping) Run() int {
-	defer shared.stop()
+	defer sharedPostgres.stop()
+	defer sharedEtcd.stop()
 	return s.Runner.Run()
 }
