@@ -15,9 +15,6 @@ func OneStream(cfg Config) Config {
 	return cfg
 }
 
-// FeedBacklog is how many events a subscriber may fall behind.
-const FeedBacklog = feedBacklog
-
 // Translate is the one translation of store errors; wrote says that the call could change something.
 func Translate(err error, wrote bool) error { return translate(err, access(wrote)) }
 

@@ -10,110 +10,38 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	corefeed "github.com/fencelock/fencelock/core/feed"
 	"github.com/fencelock/fencelock/core/lock"
 	"github.com/fencelock/fencelock/core/port"
 )
 
-// feedBacklog is how many events a subscriber may fall behind.
-const feedBacklog = 256
-
 // feed tells subscribers of what ended. It holds two watches, from the first subscription
 // on: over session records and leases of grants, deletions only, and over audit records, puts only.
 type feed struct {
+	*corefeed.Feed
+
 	store *Store
 	vigil vigil
 
-	mu    sync.Mutex
-	subs  map[*subscription]struct{}
-	open  bool
-	ready bool
-	over  bool
+	mu   sync.Mutex
+	open bool
 }
 
-func newFeed(s *Store) *feed { return &feed{store: s, subs: map[*subscription]struct{}{}} }
-
-// subscription is one subscriber. Sends and the close of events happen under the feed's mutex.
-type subscription struct {
-	feed   *feed
-	events chan port.FeedEvent
-}
+func newFeed(s *Store) *feed { return &feed{Feed: corefeed.New(), store: s} }
 
 // Subscribe implements port.Feed.
-func (s *Store) Subscribe() port.Subscription { return s.feed.subscribe() }
-
-func (f *feed) subscribe() *subscription {
-	sub := &subscription{feed: f, events: make(chan port.FeedEvent, feedBacklog)}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.over {
-		close(sub.events)
-		return sub
-	}
-	f.subs[sub] = struct{}{}
-	if f.ready {
-		sub.send(port.FeedEvent{Kind: port.Resync})
-	}
-	if !f.open {
-		f.open = f.store.spawn(f.run)
-	}
+func (s *Store) Subscribe() port.Subscription {
+	sub := s.feed.Subscribe()
+	s.feed.begin()
 	return sub
 }
 
-// Events implements port.Subscription.
-func (sub *subscription) Events() <-chan port.FeedEvent { return sub.events }
-
-// Close implements port.Subscription.
-func (sub *subscription) Close() {
-	sub.feed.mu.Lock()
-	defer sub.feed.mu.Unlock()
-	if _, open := sub.feed.subs[sub]; open {
-		delete(sub.feed.subs, sub)
-		close(sub.events)
-	}
-}
-
-// send never blocks. The last place in the channel is kept for a Resync, which
-// stands for itself and for all that finds no place behind it.
-func (sub *subscription) send(ev port.FeedEvent) {
-	switch len(sub.events) {
-	case cap(sub.events):
-	case cap(sub.events) - 1:
-		sub.events <- port.FeedEvent{Kind: port.Resync}
-	default:
-		sub.events <- ev
-	}
-}
-
-// endAll ends every subscription, present and future.
-func (f *feed) endAll() {
+// begin opens the watches if they are not open yet.
+func (f *feed) begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.over = true
-	for sub := range f.subs {
-		delete(f.subs, sub)
-		close(sub.events)
-	}
-}
-
-func (f *feed) tell(events ...port.FeedEvent) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, ev := range events {
-		for sub := range f.subs {
-			sub.send(ev)
-		}
-	}
-}
-
-// setReady tells all subscribers to look for themselves when the feed is in place.
-func (f *feed) setReady(ready bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.ready = ready
-	if ready {
-		for sub := range f.subs {
-			sub.send(port.FeedEvent{Kind: port.Resync})
-		}
+	if !f.open {
+		f.open = f.store.spawn(f.run)
 	}
 }
 
@@ -124,7 +52,7 @@ func (f *feed) run() {
 		if f.store.life.Err() != nil {
 			return
 		}
-		f.setReady(false)
+		f.Pause()
 		f.store.report(Incident{Kind: FeedRestarted, Err: err})
 		select {
 		case <-f.store.life.Done():
@@ -166,7 +94,7 @@ func (f *feed) watch() error {
 			f.vigil.shown(resp.Header.GetRevision(), f.store.now())
 		}
 		if resp.Created && missing == 0 {
-			f.setReady(true)
+			f.Begin()
 		}
 		if err := f.report(ctx, resp.Events); err != nil {
 			return err
@@ -181,9 +109,9 @@ func (f *feed) report(ctx context.Context, changes []*clientv3.Event) error {
 		folder, _ := f.store.keys.split(ev.GetKv().GetKey())
 		switch folder {
 		case sessionFolder:
-			f.tell(f.death(ev))
+			f.Tell(f.death(ev))
 		case auditFolder:
-			f.tell(f.act(ev.GetKv()))
+			f.Tell(f.act(ev.GetKv()))
 		case capFolder:
 			if l := f.lapse(ev); l != nil {
 				lapses = append(lapses, l)
@@ -265,7 +193,7 @@ func (f *feed) confirm(ctx context.Context, lapses []*lapse) error {
 		for i, l := range batch {
 			kvs := resp.Responses[i].GetResponseRange().GetKvs()
 			if len(kvs) > 0 && lock.Token(l.base+kvs[0].GetModRevision()) == l.event.Token {
-				f.tell(l.event)
+				f.Tell(l.event)
 			}
 		}
 	}

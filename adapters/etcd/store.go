@@ -190,7 +190,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.end()
-	s.feed.endAll()
+	s.feed.End()
 	s.work.Wait()
 	err := s.watermark.save()
 	if s.close != nil {

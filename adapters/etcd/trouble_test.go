@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fencelock/fencelock/adapters/etcd"
+	"github.com/fencelock/fencelock/core/feed"
 	"github.com/fencelock/fencelock/core/lock"
 	"github.com/fencelock/fencelock/core/port"
 	"github.com/fencelock/fencelock/tools/testenv"
@@ -151,7 +152,7 @@ func TestSubscriberThatFallsBehindIsTold(t *testing.T) {
 	if ev := <-sub.Events(); ev.Kind != port.Resync {
 		t.Fatalf("the first event is %+v, want a Resync", ev)
 	}
-	sessions := make([]lock.Session, etcd.FeedBacklog+10)
+	sessions := make([]lock.Session, feed.Backlog+10)
 	for i := range sessions {
 		sessions[i] = p.open(lock.MaxTTL)
 	}
@@ -169,7 +170,7 @@ func TestSubscriberThatFallsBehindIsTold(t *testing.T) {
 	for len(sub.Events()) > 0 {
 		kinds = append(kinds, (<-sub.Events()).Kind)
 	}
-	if len(kinds) != etcd.FeedBacklog || kinds[len(kinds)-1] != port.Resync || slices.Index(kinds, port.Resync) != len(kinds)-1 {
+	if len(kinds) != feed.Backlog || kinds[len(kinds)-1] != port.Resync || slices.Index(kinds, port.Resync) != len(kinds)-1 {
 		t.Errorf("%d events, the last is %v, want a Resync at the end", len(kinds), kinds[len(kinds)-1])
 	}
 	p.revoke(p.open(lock.MaxTTL))

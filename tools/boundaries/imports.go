@@ -41,7 +41,7 @@ func allowances() []allowance {
 		{module: "contracts/api", external: []string{connect, protobuf}},
 		{
 			module:   "adapters/etcd",
-			siblings: []string{domain, "core/port", "core/clock", "core/watermark"},
+			siblings: []string{domain, "core/port", "core/clock", "core/feed", "core/watermark"},
 			external: []string{client, api, grpc, zap, "github.com/coreos/go-semver"},
 			tests:    []string{"core", "contracts/parity", "tools/testenv"},
 		},
