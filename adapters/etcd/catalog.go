@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"encoding/base64"
 	"slices"
 	"strings"
 
@@ -17,7 +16,7 @@ func (s *Store) Grants(
 	ctx context.Context, namespace, prefix string, page port.Page,
 ) (grants []lock.Grant, next string, err error) {
 	listing := "g\x00" + namespace + "\x00" + prefix
-	last, size, err := openPage(listing, page, func(last string) bool {
+	last, size, err := page.Open(listing, func(last string) bool {
 		_, err := lock.NewKey(namespace, last)
 		return err == nil && strings.HasPrefix(last, prefix)
 	})
@@ -42,7 +41,7 @@ func (s *Store) Grants(
 		grants = append(grants, batch...)
 		if len(grants) > size {
 			grants = grants[:size]
-			return grants, pageToken(listing, grants[size-1].Key.Name()), nil
+			return grants, port.PageToken(listing, grants[size-1].Key.Name()), nil
 		}
 		if !more {
 			return grants, "", nil
@@ -75,7 +74,7 @@ func (s *Store) grantsFrom(ctx context.Context, from, end string, n int) (views 
 // Sessions implements port.Catalog. The order is that of the keys, which are hashes of the ids.
 func (s *Store) Sessions(ctx context.Context, page port.Page) (sessions []lock.Session, next string, err error) {
 	const listing = "s"
-	last, size, err := openPage(listing, page, func(last string) bool { return isHex(last, sessionDigits) })
+	last, size, err := page.Open(listing, func(last string) bool { return isHex(last, sessionDigits) })
 	if err != nil {
 		return nil, "", err
 	}
@@ -93,7 +92,7 @@ func (s *Store) Sessions(ctx context.Context, page port.Page) (sessions []lock.S
 	if len(kvs) > size {
 		kvs = kvs[:size]
 		_, last := s.keys.split(kvs[size-1].GetKey())
-		next = pageToken(listing, last)
+		next = port.PageToken(listing, last)
 	}
 	for _, kv := range kvs {
 		session, err := decodeSession(kv)
@@ -111,7 +110,7 @@ func (s *Store) Revocations(
 	ctx context.Context, namespace string, page port.Page,
 ) (revocations []lock.Revocation, next string, err error) {
 	listing := "a\x00" + namespace
-	last, size, err := openPage(listing, page, isAuditID)
+	last, size, err := page.Open(listing, isAuditID)
 	if err != nil {
 		return nil, "", err
 	}
@@ -140,7 +139,7 @@ func (s *Store) Revocations(
 	slices.SortFunc(revocations, func(a, b lock.Revocation) int { return strings.Compare(b.ID, a.ID) })
 	if len(revocations) > size {
 		revocations = revocations[:size]
-		next = pageToken(listing, revocations[size-1].ID)
+		next = port.PageToken(listing, revocations[size-1].ID)
 	}
 	return revocations, next, nil
 }
@@ -193,29 +192,3 @@ func (s *Store) Read(ctx context.Context, key lock.Key) (lock.Info, error) {
 
 // ReapExpired implements port.LockStore. etcd ends leases by itself, so there is nothing to do.
 func (s *Store) ReapExpired(context.Context) (int, error) { return 0, nil }
-
-// openPage checks a page and returns where the previous one ended, which is valid within the listing: what
-// comes in a token may be forged.
-func openPage(listing string, page port.Page, valid func(last string) bool) (last string, size int, err error) {
-	size = page.Size
-	if size < 1 || size > port.MaxPageSize {
-		return "", 0, lock.Invalid("page_size", "must be 1 to 1000")
-	}
-	if page.Token == "" {
-		return "", size, nil
-	}
-	text, err := base64.RawURLEncoding.DecodeString(page.Token)
-	if err != nil {
-		return "", 0, lock.Invalid("page_token", "is not one of this listing")
-	}
-	last, ours := strings.CutPrefix(string(text), listing+"\x00\x00")
-	if !ours || !valid(last) {
-		return "", 0, lock.Invalid("page_token", "is not one of this listing")
-	}
-	return last, size, nil
-}
-
-// pageToken names the end of a page.
-func pageToken(listing, last string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(listing + "\x00\x00" + last))
-}

@@ -2,23 +2,14 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fencelock/fencelock/core/lock"
+	mark "github.com/fencelock/fencelock/core/watermark"
 )
-
-// saveEvery is how often the watermark file is written at most.
-const saveEvery = time.Second
 
 // watermark is the highest that this Store has seen of the store's revisions. A store that
 // answers below it has gone back in time, as after the restore of an old snapshot, and would
@@ -26,12 +17,11 @@ const saveEvery = time.Second
 type watermark struct {
 	store *Store
 	path  string
+	// file holds the highest token, set by open. Notes are made under the mutex, so that rev and token go together.
+	file *mark.File
 
-	mu    sync.Mutex
-	rev   int64
-	token lock.Token
-	// saved is what the file holds.
-	saved lock.Token
+	mu  sync.Mutex
+	rev int64
 	// unsafe is not nil while grants are stopped; since is the epoch it began in.
 	unsafe *lock.Error
 	since  epoch
@@ -66,20 +56,21 @@ func (w *watermark) shown(rev int64) {
 
 // open reads the file and compares it with the store.
 func (w *watermark) open(ctx context.Context) error {
-	noted, err := readMark(w.path)
+	file, err := mark.Open(w.path)
 	if err != nil {
 		return err
 	}
+	w.file = file
+	noted := file.Highest() // before the store is asked, since its answer counts
 	e, rev, err := w.ask(ctx)
 	if err != nil {
 		return err
 	}
-	w.mu.Lock()
-	w.saved, w.token = noted, max(w.token, noted)
 	if now := e.token(rev); now < noted {
+		w.mu.Lock()
 		w.stop(e, fmt.Errorf("the store is at token %d, this server has seen %d", now, noted))
+		w.mu.Unlock()
 	}
-	w.mu.Unlock()
 	return w.save() // a folder that cannot be written is found out now, not after a crash
 }
 
@@ -105,11 +96,7 @@ func (w *watermark) seen() int64 {
 }
 
 // highest is the highest token that this Store knows the store could have given.
-func (w *watermark) highest() lock.Token {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.token
-}
+func (w *watermark) highest() lock.Token { return w.file.Highest() }
 
 // answered notes the revision of a linearizable answer; before is what [watermark.seen]
 // returned before the call was sent.
@@ -121,7 +108,7 @@ func (w *watermark) answered(before, rev int64) {
 		w.stop(e, fmt.Errorf("the store went back from revision %d to %d", before, rev))
 	}
 	w.rev = max(w.rev, rev)
-	w.token = max(w.token, e.token(rev))
+	w.file.Note(e.token(rev))
 }
 
 // stop stops grants. The caller holds the mutex.
@@ -150,7 +137,7 @@ func (w *watermark) mayGrant(ctx context.Context) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.unsafe != nil && (e == w.since || e.token(rev) < w.token) {
+	if w.unsafe != nil && (e == w.since || e.token(rev) < w.file.Highest()) {
 		return w.unsafe
 	}
 	w.unsafe, w.rev = nil, rev
@@ -169,86 +156,16 @@ func (w *watermark) raised(e epoch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.turnOver()
-	w.unsafe, w.rev, w.token = nil, e.rev, max(w.token, e.token(e.rev))
+	w.unsafe, w.rev = nil, e.rev
+	w.file.Note(e.token(e.rev))
 }
 
 // keep writes the file until the Store ends.
 func (w *watermark) keep() {
-	if w.path == "" {
-		return
-	}
-	tick := time.NewTicker(saveEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-w.store.life.Done():
-			return
-		case <-tick.C:
-			if err := w.save(); err != nil {
-				w.store.report(Incident{Kind: WatermarkFailed, Err: err})
-			}
-		}
-	}
+	w.file.Keep(w.store.life, func(err error) {
+		w.store.report(Incident{Kind: WatermarkFailed, Err: err})
+	})
 }
 
 // save writes the file if it would change.
-func (w *watermark) save() error {
-	w.mu.Lock()
-	token, saved := w.token, w.saved
-	w.mu.Unlock()
-	if w.path == "" || token <= saved {
-		return nil
-	}
-	if err := writeMark(w.path, token); err != nil {
-		return err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.saved = token
-	return nil
-}
-
-// readMark returns 0 where there is no file yet. A file that cannot be
-// understood is an error: going on without it could give tokens twice.
-func readMark(path string) (lock.Token, error) {
-	if path == "" {
-		return 0, nil
-	}
-	text, err := os.ReadFile(path) //nolint:gosec // The path is the operator's configuration.
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("read watermark: %w", err)
-	}
-	token, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil || token < 0 {
-		return 0, fmt.Errorf("read watermark: %s does not hold a token", path)
-	}
-	return lock.Token(token), nil
-}
-
-// writeMark replaces the file in one step that survives a crash of the machine.
-func writeMark(path string, token lock.Token) error {
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("write watermark: %w", err)
-	}
-	defer dir.Close()
-	file, err := os.CreateTemp(dir.Name(), ".watermark-*")
-	if err != nil {
-		return fmt.Errorf("write watermark: %w", err)
-	}
-	_, err = fmt.Fprintln(file, int64(token))
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write watermark: %w", errors.Join(err, os.Remove(file.Name())))
-	}
-	if err := dir.Sync(); err != nil {
-		return fmt.Errorf("write watermark: %w", err)
-	}
-	return nil
-}
+func (w *watermark) save() error { return w.file.Save() }
