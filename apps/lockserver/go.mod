@@ -7,6 +7,7 @@ require (
 	github.com/fencelock/fencelock/adapters/etcd v0.0.0
 	github.com/fencelock/fencelock/adapters/rpc v0.0.0
 	github.com/fencelock/fencelock/contracts/api v0.0.0
+	github.com/fencelock/fencelock/contracts/parity v0.0.0
 	github.com/fencelock/fencelock/core v0.0.0
 	github.com/fencelock/fencelock/tools/testenv v0.0.0
 	github.com/prometheus/client_golang v1.25.0
