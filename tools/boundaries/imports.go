@@ -46,6 +46,12 @@ func allowances() []allowance {
 			tests:    []string{"core", "contracts/parity", "tools/testenv"},
 		},
 		{
+			module:   "adapters/postgres",
+			siblings: []string{domain, "core/port", "core/feed", "core/watermark"},
+			external: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3"},
+			tests:    []string{"core", "contracts/parity", "tools/testenv"},
+		},
+		{
 			module:   "adapters/rpc",
 			siblings: []string{"core", "contracts/api"},
 			external: []string{connect, protobuf, "connectrpc.com/grpchealth", "connectrpc.com/grpcreflect"},

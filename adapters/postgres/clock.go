@@ -1,0 +1,114 @@
+package postgres
+
+import (
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/core/port"
+)
+
+const (
+	// stepSize is how far the database's clock may be from where it is expected before it counts as set.
+	stepSize = time.Second
+	// maxDrift is the part of the elapsed time by which two healthy clocks differ at most.
+	maxDrift = 0.01
+	// forever is longer than any life, and short enough for an interval.
+	forever = 1000 * time.Hour
+)
+
+// dbClock follows the database's clock, which is a wall clock and can be set, on this server's own, which cannot.
+//
+// Its estimate is at most what the database's clock shows, so a forward step of that clock makes nobody's time pass:
+// the estimate follows it at a drift's pace, or anew once the step was noticed. A backward step is noticed by what the
+// estimate has been lately.
+type dbClock struct {
+	clock port.Clock
+
+	mu sync.Mutex
+	// zero is what the database's clock showed when ours was at zero, estimated from below.
+	zero time.Time
+	// high is where zero has been; it comes down at a drift's pace. Small steps back add up below it.
+	high time.Time
+	// last is when the estimate was made, and first when the first one was, on our clock; seen says that there is one.
+	seen        bool
+	first, last time.Duration
+	// quiet is since when no step was seen; stepped says that there was one.
+	stepped bool
+	quiet   time.Duration
+}
+
+func newDBClock(clock port.Clock) *dbClock { return &dbClock{clock: clock} }
+
+// elapsed is our own clock's reading.
+func (c *dbClock) elapsed() time.Duration { return c.clock.Elapsed() }
+
+// observe takes note that the database's clock showed a time between two readings of ours, and returns by how much it was set
+// since the last time; 0 if it was not.
+func (c *dbClock) observe(sent, received time.Duration, shown time.Time) (stepped time.Duration) {
+	// The database's clock at our zero is between low and top.
+	low, top := shown.Add(-received), shown.Add(-sent)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.seen {
+		c.seen, c.first, c.last = true, received, received
+		c.zero, c.high = low, low
+		return 0
+	}
+	drift := time.Duration(float64(max(received-c.last, 0)) * maxDrift)
+	c.last = max(c.last, received)
+	if ahead := low.Sub(c.zero); ahead > stepSize {
+		return c.rebase(low, received, ahead)
+	}
+	if behind := top.Sub(c.high); behind < -stepSize {
+		return c.rebase(low, received, behind)
+	}
+	if low.After(c.zero) {
+		c.zero = earlier(low, c.zero.Add(drift))
+	}
+	c.zero = earlier(c.zero, top)
+	if c.high = c.high.Add(-drift); c.high.Before(c.zero) {
+		c.high = c.zero
+	}
+	return 0
+}
+
+// rebase begins anew after a step. The caller holds the mutex.
+func (c *dbClock) rebase(zero time.Time, at, step time.Duration) time.Duration {
+	c.zero, c.high = zero, zero
+	c.stepped, c.quiet = true, at
+	return step
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// reading is what a statement is told of the time.
+type reading struct {
+	// estimate is at most what the database's clock shows; long ago before the first observation.
+	estimate time.Time
+	// quiet is for how long the database's clock was not set, as far as is known here; watched is for how long that is known.
+	quiet, watched time.Duration
+}
+
+// reading is as of now.
+func (c *dbClock) reading() reading {
+	now := c.clock.Elapsed()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.seen {
+		return reading{estimate: time.Unix(0, 0)}
+	}
+	r := reading{estimate: c.zero.Add(now), quiet: forever, watched: min(now-c.first, forever)}
+	if c.stepped {
+		r.quiet = min(now-c.quiet, forever)
+		r.watched = min(r.watched, r.quiet)
+	}
+	return r
+}
+
+// args are $1 to $3 of [over].
+func (r reading) args() []any { return []any{r.estimate, r.quiet, r.watched} }

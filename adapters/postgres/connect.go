@@ -1,0 +1,218 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencelock/fencelock/core/lock"
+)
+
+const (
+	// connectTimeout bounds the making of one connection where the URL does not say otherwise.
+	connectTimeout = 5 * time.Second
+	// cancelPatience is how long a call that was cancelled waits for the database to confirm that. After it the
+	// connection is given up: the network swallows everything.
+	cancelPatience = 500 * time.Millisecond
+	// minWorkers is the least size of the pool for everything but heartbeats: one connection may be waiting for a row.
+	minWorkers = 2
+	// beatConnections is the size of the pool for heartbeats.
+	beatConnections = 2
+	// applicationName is how the database lists the connections.
+	applicationName = "fencelock"
+)
+
+// pools are the connections of a [Store].
+type pools struct {
+	// work is for everything but heartbeats, which must not queue behind it.
+	work, beats *pgxpool.Pool
+	// listening is how to open the connection that listens; nil where there is no direct way.
+	listening *pgx.ConnConfig
+	// unreplicated: the last check saw standbys and none of them synchronous.
+	unreplicated atomic.Bool
+}
+
+// openPools reads the URLs and opens the pools. No connection is made yet.
+func openPools(ctx context.Context, access Access) (*pools, error) {
+	work, err := configure("postgres URL", access.URL, access.Pooler)
+	if err != nil {
+		return nil, err
+	}
+	work.MaxConns = max(work.MaxConns, minWorkers)
+	beats := work.Copy()
+	beats.MaxConns, beats.MinConns, beats.MinIdleConns = beatConnections, beatConnections, 0
+	p := &pools{}
+	switch {
+	case access.ListenURL != "":
+		direct, err := configure("postgres listen URL", access.ListenURL, false)
+		if err != nil {
+			return nil, err
+		}
+		p.listening = direct.ConnConfig
+	case !access.Pooler:
+		p.listening = work.ConnConfig.Copy()
+	}
+	if p.listening != nil {
+		// It is idle most of the time, so there is nothing to cancel.
+		p.listening.BuildContextWatcherHandler = nil
+	}
+	if p.work, err = pgxpool.NewWithConfig(ctx, work); err != nil {
+		return nil, translate(err, reads)
+	}
+	if p.beats, err = pgxpool.NewWithConfig(ctx, beats); err != nil {
+		p.work.Close()
+		return nil, translate(err, reads)
+	}
+	return p, nil
+}
+
+// close closes all connections of the pools; calls in flight must have ended.
+func (p *pools) close() {
+	p.work.Close()
+	p.beats.Close()
+}
+
+// canListen reports whether there is a direct way to the database.
+func (p *pools) canListen() bool { return p.listening != nil }
+
+// listener opens a connection to listen on, which the caller closes.
+func (p *pools) listener(ctx context.Context) (*pgx.Conn, error) {
+	if p.listening == nil {
+		return nil, errors.New("open connection to listen on: there is no direct way to the database")
+	}
+	conn, err := pgx.ConnectConfig(ctx, p.listening.Copy())
+	if err != nil {
+		return nil, translate(err, reads)
+	}
+	return conn, nil
+}
+
+// configure reads a URL and adds what a [Store] relies on.
+func configure(name, text string, pooler bool) (*pgxpool.Config, error) {
+	if text == "" {
+		return nil, lock.Invalid(name, "is missing")
+	}
+	config, err := pgxpool.ParseConfig(text)
+	if err != nil {
+		return nil, unreadable(name, text, err)
+	}
+	conn := config.ConnConfig
+	if conn.ConnectTimeout == 0 {
+		conn.ConnectTimeout = connectTimeout
+	}
+	if conn.RuntimeParams["application_name"] == "" {
+		conn.RuntimeParams["application_name"] = applicationName
+	}
+	if pooler {
+		// A pooler refuses settings that it does not know, and the next statement may meet another connection, so
+		// there is nothing to prepare either. What the settings are is checked at the start.
+		conn.DefaultQueryExecMode = pgx.QueryExecModeExec
+		conn.StatementCacheCapacity, conn.DescriptionCacheCapacity = 0, 0
+	} else {
+		conn.RuntimeParams["default_transaction_isolation"] = readCommitted
+	}
+	conn.OnNotice = noteUnconfirmed
+	conn.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		// A cancelled call must not cost a connection: callers give up often, and making one is slow.
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelPatience}
+	}
+	config.BeforeConnect = hurry
+	if config.PingTimeout == 0 {
+		config.PingTimeout = cancelPatience
+	}
+	return config, nil
+}
+
+// unreadable says why a URL cannot be read without showing a password: where even the URL's parts are uncertain, anything in
+// it could be one.
+func unreadable(name, text string, err error) error {
+	const hint = "cannot be read; it looks like postgres://user:password@host:5432/database?sslmode=verify-full"
+	u, parseErr := url.Parse(text)
+	if parseErr != nil || u.Host == "" {
+		return lock.Invalid(name, hint)
+	}
+	reason := err.Error()
+	if i := strings.LastIndex(reason, "`: "); i >= 0 {
+		reason = reason[i+len("`: "):]
+	}
+	secrets := []string{u.Query().Get("password"), u.Query().Get("sslpassword")}
+	if password, ok := u.User.Password(); ok {
+		secrets = append(secrets, password)
+	}
+	for _, secret := range secrets {
+		if secret != "" && strings.Contains(reason, secret) {
+			return lock.Invalid(name, hint)
+		}
+	}
+	return lock.Invalid(name, reason)
+}
+
+// hurry bounds the time that a connection which was given up still takes a place in its pool: the driver asks the database to
+// cancel what went on there and then waits for its last words, for 15 seconds each.
+func hurry(_ context.Context, config *pgx.ConnConfig) error {
+	var connected atomic.Bool
+	config.AfterConnect = func(context.Context, *pgconn.PgConn) error {
+		connected.Store(true)
+		return nil
+	}
+	dial := config.DialFunc
+	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if !connected.Load() {
+			conn, err := dial(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return hurried{conn}, nil
+		}
+		// This one is for a request to cancel.
+		ctx, cancel := context.WithTimeout(ctx, cancelPatience)
+		defer cancel()
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return conn, conn.SetDeadline(time.Now().Add(cancelPatience))
+	}
+	return nil
+}
+
+// hurried is a network connection with near deadlines only. The driver sets one where a connection is to end.
+type hurried struct{ net.Conn }
+
+// SetDeadline sets the deadline, or an earlier one.
+func (c hurried) SetDeadline(at time.Time) error {
+	if soon := time.Now().Add(cancelPatience); at.After(soon) {
+		at = soon
+	}
+	return c.Conn.SetDeadline(at)
+}
+
+// unconfirmed marks a connection whose last commit is on the primary and perhaps nowhere else.
+const unconfirmed = "fencelock.unconfirmed"
+
+// noteUnconfirmed hears the database say that somebody has cancelled its wait for a synchronous standby, after which it reports
+// success all the same. The name of the source file is what tells this warning from others in every language.
+func noteUnconfirmed(conn *pgconn.PgConn, notice *pgconn.Notice) {
+	if notice.File == "syncrep.c" {
+		conn.CustomData()[unconfirmed] = true
+	}
+}
+
+// confirm is for after a write that has succeeded: it returns an ambiguous error where a failover could undo that.
+func confirm(conn *pgx.Conn) error {
+	data := conn.PgConn().CustomData()
+	if data[unconfirmed] == nil {
+		return nil
+	}
+	delete(data, unconfirmed)
+	return lock.Contention("no synchronous standby has confirmed the write", true, nil)
+}
