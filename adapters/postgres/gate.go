@@ -7,16 +7,18 @@ import (
 	"github.com/fencelock/fencelock/core/lock"
 )
 
-// gate lets one statement about a key go on at a time, in the order of arrival: the others would only wait in the store, each on
-// a connection of its own. So a row that somebody keeps locked takes one connection, and in the slow
-// lane there are few.
+// gate keeps who waits for a row in the store from taking all connections. One statement at a time goes on about
+// a place, in the order of arrival: the others would only wait behind it, each on a connection of its own. A place is a key,
+// or a session. And what has found its row locked for long goes on in a slow lane, of a few connections.
 type gate struct {
-	mu   sync.Mutex
-	keys map[lock.Key]*turnstile
-	lane chan struct{}
+	mu     sync.Mutex
+	places map[any]*turnstile
+	lane   chan struct{}
+	// beats is the slow lane of heartbeats, which have connections of their own.
+	beats chan struct{}
 }
 
-// turnstile is of one key; wanted counts who is at it.
+// turnstile is of one place; wanted counts who is at it.
 type turnstile struct {
 	turn   chan struct{}
 	wanted int
@@ -24,42 +26,45 @@ type turnstile struct {
 
 // newGate returns a gate over a pool of that many connections.
 func newGate(connections int32) *gate {
-	return &gate{keys: map[lock.Key]*turnstile{}, lane: make(chan struct{}, max(1, connections/4))}
+	return &gate{
+		places: map[any]*turnstile{},
+		lane:   make(chan struct{}, max(1, connections/4)), beats: make(chan struct{}, 1),
+	}
 }
 
-// enter waits for the key's turn.
-func (g *gate) enter(ctx context.Context, key lock.Key) (leave func(), err error) {
+// enter waits for the turn at a place.
+func (g *gate) enter(ctx context.Context, place any) (leave func(), err error) {
 	g.mu.Lock()
-	t := g.keys[key]
+	t := g.places[place]
 	if t == nil {
 		t = &turnstile{turn: make(chan struct{}, 1)}
-		g.keys[key] = t
+		g.places[place] = t
 	}
 	t.wanted++
 	g.mu.Unlock()
 	select {
 	case t.turn <- struct{}{}:
-		return func() { <-t.turn; g.forget(key, t) }, nil
+		return func() { <-t.turn; g.forget(place, t) }, nil
 	case <-ctx.Done():
-		g.forget(key, t)
-		return nil, lock.Contention("the key is busy", false, ctx.Err())
+		g.forget(place, t)
+		return nil, lock.Contention("others wait for the same row of the store", false, ctx.Err())
 	}
 }
 
-func (g *gate) forget(key lock.Key, t *turnstile) {
+func (g *gate) forget(place any, t *turnstile) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if t.wanted--; t.wanted == 0 {
-		delete(g.keys, key)
+		delete(g.places, place)
 	}
 }
 
-// slow waits for a place in the slow lane.
-func (g *gate) slow(ctx context.Context) (leave func(), err error) {
+// slow waits for room in a slow lane.
+func slow(ctx context.Context, lane chan struct{}) (leave func(), err error) {
 	select {
-	case g.lane <- struct{}{}:
-		return func() { <-g.lane }, nil
+	case lane <- struct{}{}:
+		return func() { <-lane }, nil
 	case <-ctx.Done():
-		return nil, lock.Contention("the key is locked by another transaction of the store", false, ctx.Err())
+		return nil, lock.Contention("another transaction of the store holds the row", false, ctx.Err())
 	}
 }

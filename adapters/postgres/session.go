@@ -15,8 +15,10 @@ const (
 	// maxHeartbeatAge is the age at which a heartbeat is dropped: a server that was frozen must not
 	// renew for a client that may have been told of its session's death.
 	maxHeartbeatAge = time.Second
-	// heartbeatPatience is the longest wait for a session's row, which grants to the session hold for a moment.
-	heartbeatPatience = 250 * time.Millisecond
+	// shortBeat is the wait of a heartbeat for its session's row, which grants to the session hold for a moment.
+	shortBeat = 20 * time.Millisecond
+	// longBeat is its wait where that was too short. One heartbeat at a time waits so long, and leaves a connection to the others.
+	longBeat = 250 * time.Millisecond
 )
 
 // OpenSession implements port.SessionRegistry.
@@ -57,11 +59,28 @@ buried AS (
 SELECT r.ttl, r.expires_at - clock_timestamp() AS remaining
   FROM patience LEFT JOIN renewed r ON true`
 
+// pulse is the answer to a heartbeat; nulls where the session is dead.
+type pulse struct{ TTL, Remaining *time.Duration }
+
 // Heartbeat implements port.SessionRegistry. Heartbeats have connections of their own.
 func (s *Store) Heartbeat(ctx context.Context, id lock.SessionID) (port.Vitals, error) {
 	received := s.clock.elapsed()
 	ctx, cancel := s.call(ctx)
 	defer cancel()
+	v, err := s.beat(ctx, id, received, shortBeat)
+	if !isLocked(err) {
+		return v, err
+	}
+	leave, err := slow(ctx, s.gate.beats)
+	if err != nil {
+		return port.Vitals{}, err
+	}
+	defer leave()
+	return s.beat(ctx, id, received, longBeat)
+}
+
+// beat sends a heartbeat that was received at that time, unless it is too old when its turn comes.
+func (s *Store) beat(ctx context.Context, id lock.SessionID, received, patience time.Duration) (port.Vitals, error) {
 	conn, err := s.pools.beats.Acquire(ctx)
 	if err != nil {
 		return port.Vitals{}, translate(err, reads)
@@ -71,19 +90,24 @@ func (s *Store) Heartbeat(ctx context.Context, id lock.SessionID) (port.Vitals, 
 	if sent-received > maxHeartbeatAge {
 		return port.Vitals{}, lock.Contention("the heartbeat was too old to be passed on", false, nil)
 	}
-	var ttl, remaining *time.Duration
-	err = conn.QueryRow(ctx, heartbeat,
-		append(s.clock.reading().args(), milliseconds(heartbeatPatience), id.Reveal())...).Scan(&ttl, &remaining)
-	switch {
-	case err != nil:
+	rows, err := conn.Query(ctx, heartbeat, append(s.clock.reading().args(), milliseconds(patience), id.Reveal())...)
+	if err != nil {
 		return port.Vitals{}, translate(err, writes)
-	case ttl == nil:
+	}
+	p, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[pulse])
+	if err != nil {
+		return port.Vitals{}, translate(err, writes)
+	}
+	if err := confirm(conn.Conn()); err != nil {
+		return port.Vitals{}, err
+	}
+	if p.TTL == nil {
 		return port.Vitals{}, lock.ErrSessionDead
 	}
-	return port.Vitals{TTL: *ttl, Remaining: max(deref(remaining)-(s.clock.elapsed()-sent), 0)}, nil
+	return port.Vitals{TTL: *p.TTL, Remaining: max(deref(p.Remaining)-(s.clock.elapsed()-sent), 0)}, nil
 }
 
-// closeSession ends a session that lives.
+// closeSession ends a session unless it has ended, and tells whether it had expired before.
 var closeSession = `
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $4, true)),
 session AS MATERIALIZED (
@@ -93,44 +117,67 @@ session AS MATERIALIZED (
 UPDATE fencelock.lock_session s SET ended_at = clock_timestamp()
   FROM session x
  WHERE s.id = x.id AND x.ended_at IS NULL
-RETURNING s.id, x.expired`
+RETURNING x.expired`
 
 // countEnded counts the grants that ended with a session. It is a statement of its own, and so sees what the
 // one that ended the session has waited for.
 var countEnded = `
-SELECT count(*) FROM fencelock.lock_entry e CROSS JOIN fencelock.lock_meta m
- WHERE e.session = $4 AND e.token > m.floor
+SELECT count(*)
+  FROM fencelock.lock_session s JOIN fencelock.lock_entry e ON e.session = s.id CROSS JOIN fencelock.lock_meta m
+ WHERE s.secret = $4::uuid AND e.token > m.floor
    AND NOT (e.lease IS NOT NULL AND ` + over("e.leased_at", "e.lease_until") + `)`
 
-// CloseSession implements port.SessionRegistry. The end of the session is one row; it frees everything at once. A release that is
-// under way meanwhile may be counted as well.
+// CloseSession implements port.SessionRegistry. The end of the session is one row; it frees everything at once. A
+// release that is under way meanwhile may be counted as well.
 func (s *Store) CloseSession(ctx context.Context, id lock.SessionID) (int, error) {
 	ctx, cancel := s.call(ctx)
 	defer cancel()
-	r := s.clock.reading()
 	count := 0
-	err := pgx.BeginFunc(ctx, s.pools.work, func(tx pgx.Tx) error {
-		var session int64
-		var expired bool
-		err := tx.QueryRow(ctx, closeSession, append(r.args(), milliseconds(longPatience), id.Reveal())...).Scan(&session, &expired)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		if err != nil || expired {
-			return err
-		}
-		return tx.QueryRow(ctx, countEnded, append(r.args(), session)...).Scan(&count)
+	err := s.patiently(ctx, id, func(patience time.Duration) (err error) {
+		count, err = s.closeOnce(ctx, id, patience)
+		return err
 	})
+	return count, err
+}
+
+// closeOnce sends both statements at once, in a transaction that the database itself ends: no server that was
+// frozen in its middle keeps the row locked.
+func (s *Store) closeOnce(ctx context.Context, id lock.SessionID, patience time.Duration) (count int, err error) {
+	conn, err := s.pools.work.Acquire(ctx)
 	if err != nil {
-		return 0, translate(err, writes)
+		return 0, translate(err, reads)
 	}
-	return count, nil
+	defer conn.Release()
+	r := s.clock.reading()
+	var batch pgx.Batch
+	batch.Queue(closeSession, append(r.args(), milliseconds(patience), id.Reveal())...)
+	batch.Queue(countEnded, append(r.args(), id.Reveal())...)
+	results := conn.SendBatch(ctx, &batch)
+	over := false
+	err = results.QueryRow().Scan(&over)
+	if errors.Is(err, pgx.ErrNoRows) {
+		over, err = true, nil
+	}
+	if err == nil {
+		err = results.QueryRow().Scan(&count)
+	}
+	// Only the end of the batch is the end of its transaction.
+	if closing := results.Close(); err == nil {
+		err = closing
+	}
+	switch {
+	case err != nil:
+		return 0, translate(err, writes)
+	case over:
+		count = 0
+	}
+	return count, confirm(conn.Conn())
 }
 
 // locksOf lists the grants of a session from one snapshot.
 var locksOf = `
 SELECT s.ended_at IS NOT NULL AS ended, ` + over("s.renewed_at", "s.expires_at") + ` AS expired, s.id AS session, s.owner,
-       e.namespace, e.key, e.token, e.request_id, e.granted_at, e.lease, e.lease_until - clock_timestamp() AS lease_left, e.metadata
+       e.namespace, e.key, e.token, e.request_id, e.granted_at, e.lease, ` + left("e.leased_at", "e.lease_until") + ` AS lease_left, e.metadata
   FROM fencelock.lock_session s CROSS JOIN fencelock.lock_meta m
   LEFT JOIN fencelock.lock_entry e ON e.session = s.id AND e.token > m.floor
    AND NOT (e.lease IS NOT NULL AND ` + over("e.leased_at", "e.lease_until") + `)

@@ -17,6 +17,11 @@ func over(since, until string) string {
 		" OR " + since + " > clock_timestamp() + interval '1 second' AND " + span + " <= $3::interval)"
 }
 
+// left is the SQL expression of what is left of such a life; null where that is unknown, since the clock was set back.
+func left(since, until string) string {
+	return "CASE WHEN " + since + " <= clock_timestamp() + interval '1 second' THEN " + until + " - clock_timestamp() END"
+}
+
 // locked begins every statement that changes the grant of a key. It locks the key's row and, where sharing
 // says so, after it the row of the session that asks; what follows may rely on both, and takes numbers
 // and times only then. It gives the relation "view" with one row, of nulls where the key has no row yet.
@@ -39,19 +44,22 @@ asker AS MATERIALIZED (
 ),` + seen
 }
 
+// sharedAsker locks the session that is to be granted something: it cannot end before the grant is there. It does not wait for the
+// row; a session whose row somebody else has locked is busy.
+const sharedAsker = "FOR SHARE OF s SKIP LOCKED"
+
 // looked begins every statement that only reads about a key. It is as [locked], without any lock.
-const looked = `
+var looked = `
 WITH patience AS MATERIALIZED (SELECT $4::text),
 entry AS MATERIALIZED (SELECT e.* FROM fencelock.lock_entry e WHERE e.namespace = $5 AND e.key = $6),
-asker AS MATERIALIZED (SELECT s.* FROM fencelock.lock_session s WHERE s.secret = $7::uuid),`
-
-const sharedAsker = "FOR SHARE OF s"
+asker AS MATERIALIZED (SELECT s.* FROM fencelock.lock_session s WHERE s.secret = $7::uuid),` + seen
 
 // seen judges the relations "entry" and "asker".
 var seen = `
 judged AS MATERIALIZED (
   SELECT e.*,
-         h.id AS holder, h.secret AS holder_secret, h.owner, h.expires_at,
+         h.id AS holder, h.secret AS holder_secret, h.owner, ` + left("h.renewed_at", "h.expires_at") + ` AS session_left,
+         a.id IS NULL AND EXISTS (SELECT FROM fencelock.lock_session x WHERE x.secret = $7::uuid) AS asker_busy,
          a.id IS NULL OR a.ended_at IS NOT NULL AS asker_dead,
          CASE WHEN a.ended_at IS NULL AND ` + over("a.renewed_at", "a.expires_at") + ` THEN a.id END AS asker_expired,
          a.id AS asker, a.owner AS asker_owner,
@@ -68,11 +76,12 @@ view AS MATERIALIZED (
 )`
 
 // shown are the columns of a [sight], from "view".
-const shown = `
-       v.key IS NULL AS unknown, v.live, v.free, v.asker_dead, v.asker_expired,
+var shown = `
+       v.key IS NULL AS unknown, v.live, v.free, v.asker_busy, v.asker_dead, v.asker_expired,
        CASE WHEN NOT (v.free OR v.live) THEN v.session END AS doubted, v.holder IS NULL AS doubted_missing,
-       coalesce(v.token, 0) AS token, v.request_id, v.granted_at, v.lease, v.lease_until - clock_timestamp() AS lease_left, v.metadata,
-       v.holder_secret::text AS holder_secret, v.owner, v.expires_at - clock_timestamp() AS session_left`
+       coalesce(v.token, 0) AS token, coalesce(v.session, 0) AS number, v.request_id, v.granted_at, v.lease,
+       ` + left("v.leased_at", "v.lease_until") + ` AS lease_left, v.metadata,
+       v.holder_secret::text AS holder_secret, v.owner, v.session_left`
 
 // sight is what a statement saw of a key.
 type sight struct {
@@ -80,14 +89,18 @@ type sight struct {
 	Unknown bool
 	// Live: the grant stands. Free: it is over, or there is none. Neither: it has to be found out; see Doubted.
 	Live, Free bool
-	// AskerDead: no session of that id lives. AskerExpired is its number if it has expired and is not ended yet.
+	// AskerBusy: somebody else has the asking session's row locked, and is to be waited for. AskerDead: no session of that id
+	// lives. AskerExpired is its number if it has expired and is not ended yet.
+	AskerBusy    bool
 	AskerDead    bool
 	AskerExpired *int64
 	// Doubted is the number of the holder's session if that has expired and is not ended yet, or was not seen at all.
 	Doubted        *int64
 	DoubtedMissing bool
 
-	Token        int64
+	Token int64
+	// Number is that of the holder's session.
+	Number       int64
 	RequestID    *string
 	GrantedAt    *time.Time
 	Lease        *time.Duration
@@ -128,16 +141,24 @@ func (v *sight) grant(key lock.Key, trip time.Duration) (lock.Grant, error) {
 	}, nil
 }
 
+// aboutToEnd is when to look again for a grant that is past its time, and that nobody has found over yet.
+const aboutToEnd = 100 * time.Millisecond
+
 // holder is who stands in the way.
 func (v *sight) holder() lock.Holder {
-	left := deref(v.SessionLeft)
-	if v.LeaseLeft != nil {
-		left = min(left, *v.LeaseLeft)
-	}
-	return lock.Holder{
+	h := lock.Holder{
 		Owner: lock.Owner(deref(v.Owner)), Session: v.session(), Token: lock.Token(v.Token),
-		AcquiredAt: deref(v.GrantedAt), FreeWithin: max(left, 0),
+		AcquiredAt: deref(v.GrantedAt),
 	}
+	if v.SessionLeft == nil || v.Lease != nil && v.LeaseLeft == nil {
+		return h
+	}
+	within := *v.SessionLeft
+	if v.LeaseLeft != nil {
+		within = min(within, *v.LeaseLeft)
+	}
+	h.FreeWithin = max(within, aboutToEnd)
+	return h
 }
 
 func deref[V any](p *V) V {
