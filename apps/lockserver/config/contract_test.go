@@ -70,7 +70,11 @@ func TestRangesDocument(t *testing.T) {
 
 // refused reports whether the value is why nothing would start; that another key is missing beside it does not count.
 func refused(key, value string) bool {
-	_, err := Load([]string{"--" + key + "=" + value}, nil)
+	args := []string{"--" + key + "=" + value}
+	if strings.HasPrefix(key, "postgres.") {
+		args = append([]string{"--lock.backend=postgres", "--postgres.url=postgres://db/locks"}, args...)
+	}
+	_, err := Load(args, nil)
 	return err != nil && (strings.HasPrefix(err.Error(), key+":") || strings.Contains(err.Error(), "--"+key))
 }
 
@@ -85,6 +89,10 @@ func samples(text string) (good, bad []string, err error) {
 		return []string{"127.0.0.1:1", "[::1]:1", ":1"}, []string{"", "localhost", "::1"}, nil
 	case text == "addresses":
 		return []string{"", "a:1", "http://a:1,http://b:2"}, []string{"a b"}, nil
+	case text == "PostgreSQL URL":
+		return []string{"postgres://db/locks", "postgresql://role:word@db:5432/locks?sslmode=disable"}, []string{"", "db/locks", "mysql://db/locks"}, nil
+	case text == "empty, or PostgreSQL URL":
+		return []string{"", "postgres://db/locks"}, []string{"db/locks", "mysql://db/locks"}, nil
 	case strings.HasPrefix(text, "one of "):
 		return codes(text), []string{"", "none-of-these"}, nil
 	case strings.HasPrefix(text, "at least "):
