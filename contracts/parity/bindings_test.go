@@ -241,8 +241,7 @@ func suiteFaults(text string) (faults []string) {
 // fieldFaults finds the fields of structs that are neither a function nor the ports.
 func fieldFaults(structs ...reflect.Type) (faults []string) {
 	for _, s := range structs {
-		for i := range s.NumField() {
-			f := s.Field(i)
+		for f := range s.Fields() {
 			if f.Type.Kind() != reflect.Func && f.Type != reflect.TypeFor[port.Backend]() {
 				faults = append(faults, fmt.Sprintf("%v.%s is a %v", s, f.Name, f.Type))
 			}
