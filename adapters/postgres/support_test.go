@@ -212,3 +212,29 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		}
 	}
 }
+
+// activity lists the other connections whose statement is like the pattern.
+const activity = "SELECT pid FROM pg_stat_activity WHERE state = 'active' AND query LIKE $1 AND pid <> pg_backend_pid() AND datname = current_database()"
+
+// rows counts what a query gives.
+func rows(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) int {
+	t.Helper()
+	var n int
+	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM ("+sql+") AS q", args...).Scan(&n); err != nil {
+		t.Fatalf("count %q: %v", sql, err)
+	}
+	return n
+}
+
+// terminate ends the connections whose statement is like the pattern, and reports whether there were any.
+func terminate(t *testing.T, pool *pgxpool.Pool, pattern string) bool {
+	t.Helper()
+	return rows(t, pool, "SELECT pg_terminate_backend(pid) FROM ("+activity+") AS a", pattern) > 0
+}
+
+func mustExec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
+	t.Helper()
+	if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("execute %q: %v", sql, err)
+	}
+}

@@ -126,10 +126,12 @@ func undone(answer *pgconn.PgError) bool {
 	return severity == severityError && answer.Code != stateCompletionUnknown && answer.Code != stateTransactionUnknown
 }
 
-// unsent reports whether the statement surely has not reached the database, or was surely rolled back there.
+// unsent reports whether the statement surely has not reached the database, or was surely rolled back there. The driver says of a closed
+// connection that it is safe to try again, also where it was closed since the answer did not come.
 func unsent(err error) bool {
 	_, connecting := errors.AsType[*pgconn.ConnectError](err)
-	return connecting || pgconn.SafeToRetry(err) || errors.Is(err, pgx.ErrTxCommitRollback)
+	return connecting || errors.Is(err, pgx.ErrTxCommitRollback) ||
+		pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
 }
 
 func timedOut(err error) bool {

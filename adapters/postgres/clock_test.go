@@ -1,0 +1,218 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/adapters/postgres"
+)
+
+// hand is a clock that a test moves, and beside it the database's, which can be set and can run wrong.
+type hand struct {
+	now  time.Duration
+	wall time.Time
+}
+
+func (h *hand) Elapsed() time.Duration { return h.now }
+
+// pass lets time go by on both.
+func (h *hand) pass(d time.Duration) {
+	h.now += d
+	h.wall = h.wall.Add(d)
+}
+
+// watch is a database's clock as a Store sees it.
+type watch struct {
+	*hand
+	postgres.DatabaseClock
+
+	t *testing.T
+}
+
+func newWatch(t *testing.T) *watch {
+	t.Helper()
+	h := &hand{now: time.Hour, wall: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	return &watch{hand: h, DatabaseClock: postgres.NewDatabaseClock(h), t: t}
+}
+
+// sample asks the database, which takes that long on the way there and on the way back.
+func (w *watch) sample(there, back time.Duration) time.Duration {
+	sent := w.now
+	w.pass(there)
+	shown := w.wall
+	w.pass(back)
+	return w.Observe(sent, w.now, shown)
+}
+
+// second lets a second go by and samples quickly.
+func (w *watch) second() time.Duration {
+	w.pass(time.Second)
+	return w.sample(0, 0)
+}
+
+func (w *watch) set(d time.Duration) { w.wall = w.wall.Add(d) }
+
+// lag is how far the estimate is behind the database's clock.
+func (w *watch) lag() time.Duration {
+	estimate, _, _ := w.Reading()
+	return w.wall.Sub(estimate)
+}
+
+func (w *watch) expect(what string, got, low, high time.Duration) {
+	w.t.Helper()
+	if got < low || got > high {
+		w.t.Errorf("%s is %v, want %v to %v", what, got, low, high)
+	}
+}
+
+const never = 1000 * time.Hour
+
+func TestClockBeforeTheFirstSampleEndsNobody(t *testing.T) {
+	t.Parallel()
+	w := newWatch(t)
+	w.pass(time.Hour)
+	estimate, quiet, watched := w.Reading()
+	if quiet != 0 || watched != 0 || w.wall.Sub(estimate) < 24*time.Hour {
+		t.Errorf("reading is %v, %v, %v", estimate, quiet, watched)
+	}
+}
+
+func TestClockIsNeverAheadForSlowAnswers(t *testing.T) {
+	t.Parallel()
+	w := newWatch(t)
+	w.sample(time.Millisecond, 3*time.Millisecond)
+	w.expect("lag after the first sample", w.lag(), 0, 3*time.Millisecond)
+	for _, trip := range []struct{ there, back time.Duration }{
+		{0, 10 * time.Second}, {10 * time.Second, 0}, {5 * time.Second, 5 * time.Second}, {0, 0}, {900 * time.Millisecond, time.Millisecond},
+	} {
+		w.pass(time.Second)
+		if step := w.sample(trip.there, trip.back); step != 0 {
+			t.Errorf("an answer that took %v counts as a step of %v", trip, step)
+		}
+		w.expect("lag", w.lag(), 0, 3*time.Millisecond)
+	}
+	_, quiet, watched := w.Reading()
+	w.expect("quiet", quiet, never, never)
+	w.expect("watched", watched, 30*time.Second, time.Minute)
+}
+
+func TestClockFollowsDrift(t *testing.T) {
+	t.Parallel()
+	for _, rate := range []time.Duration{500 * time.Microsecond, -500 * time.Microsecond, 5 * time.Millisecond, -5 * time.Millisecond} {
+		w := newWatch(t)
+		w.sample(0, 0)
+		for range 10_000 {
+			w.set(rate) // in each second
+			if step := w.second(); step != 0 {
+				t.Fatalf("a drift of %v in a second counts as a step of %v", rate, step)
+			}
+			w.expect("lag", w.lag(), 0, 10*time.Millisecond)
+		}
+	}
+}
+
+func TestClockStepForwardPassesNobodysTime(t *testing.T) {
+	t.Parallel()
+	w := newWatch(t)
+	w.sample(0, 0)
+	w.pass(time.Second)
+	w.set(time.Hour)
+	w.expect("lag before it is noticed", w.lag(), time.Hour, time.Hour)
+	step := w.sample(0, 200*time.Millisecond)
+	w.expect("step", step, 59*time.Minute, time.Hour)
+	_, quiet, watched := w.Reading()
+	w.expect("quiet", quiet, 0, 0)
+	w.expect("watched", watched, 0, 0)
+	w.expect("lag once noticed", w.lag(), 0, 200*time.Millisecond)
+	w.pass(15 * time.Second)
+	_, quiet, watched = w.Reading()
+	w.expect("quiet later", quiet, 15*time.Second, 15*time.Second)
+	w.expect("watched later", watched, 15*time.Second, 15*time.Second)
+}
+
+func TestClockStepBack(t *testing.T) {
+	t.Parallel()
+	w := newWatch(t)
+	w.sample(0, 0)
+	w.pass(time.Second)
+	w.set(-time.Hour)
+	// Asked that slowly, nothing says how far it was set; but that it was.
+	step := w.sample(time.Second, time.Second)
+	w.expect("step", step, -time.Hour, -59*time.Minute)
+	w.expect("lag", w.lag(), 0, time.Second)
+	_, quiet, _ := w.Reading()
+	w.expect("quiet", quiet, 0, 0)
+	if step := w.second(); step != 0 {
+		t.Errorf("one step counts twice: %v", step)
+	}
+}
+
+// TestClockSmallSteps: one below a second is none, either way; but the estimate is not ahead of it.
+func TestClockSmallSteps(t *testing.T) {
+	t.Parallel()
+	for _, size := range []time.Duration{900 * time.Millisecond, -900 * time.Millisecond} {
+		w := newWatch(t)
+		w.sample(0, 0)
+		w.pass(time.Second)
+		w.set(size)
+		w.expect("lag before", w.lag(), size, size)
+		if step := w.sample(0, 0); step != 0 {
+			t.Errorf("set by %v counts as a step of %v", size, step)
+		}
+		w.expect("lag at once", w.lag(), max(0, size-20*time.Millisecond), max(0, size))
+		for range 120 {
+			if step := w.second(); step != 0 {
+				t.Errorf("set by %v counts as a step of %v later", size, step)
+			}
+		}
+		w.expect("lag in the end", w.lag(), 0, 0)
+		_, quiet, _ := w.Reading()
+		w.expect("quiet", quiet, never, never)
+	}
+}
+
+// TestClockSmallStepsAddUp: nobody may go around the limit by setting the clock often.
+func TestClockSmallStepsAddUp(t *testing.T) {
+	t.Parallel()
+	for _, size := range []time.Duration{400 * time.Millisecond, -400 * time.Millisecond} {
+		w := newWatch(t)
+		w.sample(0, 0)
+		total := time.Duration(0)
+		for range 3 {
+			w.set(size)
+			total += w.second()
+		}
+		if total*size.Abs() >= 0 && total.Abs() < time.Second || (total > 0) != (size > 0) {
+			t.Errorf("set three times by %v counts as a step of %v", size, total)
+		}
+		_, quiet, _ := w.Reading()
+		w.expect("quiet", quiet, 0, time.Second)
+		w.expect("lag", w.lag(), 0, size.Abs())
+	}
+}
+
+// TestClockThereAndBack: a clock that is set back a little and forward again makes nobody's time pass at the second step.
+func TestClockThereAndBack(t *testing.T) {
+	t.Parallel()
+	w := newWatch(t)
+	w.sample(0, 0)
+	w.set(-900 * time.Millisecond)
+	w.second()
+	w.set(900 * time.Millisecond)
+	w.expect("lag after the second step", w.lag(), 880*time.Millisecond, 900*time.Millisecond)
+}
+
+// TestClockLateSamplesAreHarmless: two samples may be noted in another order than they were taken.
+func TestClockLateSamplesAreHarmless(t *testing.T) {
+	t.Parallel()
+	w := newWatch(t)
+	w.sample(0, 0)
+	w.pass(time.Second)
+	sent, shown := w.now, w.wall
+	w.pass(5 * time.Second)
+	w.sample(0, 0)
+	if step := w.Observe(sent, sent+time.Millisecond, shown); step != 0 {
+		t.Errorf("a late sample counts as a step of %v", step)
+	}
+	w.expect("lag", w.lag(), 0, time.Millisecond)
+}
