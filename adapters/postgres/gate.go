@@ -16,6 +16,8 @@ type gate struct {
 	lane   chan struct{}
 	// beats is the slow lane of heartbeats, which have connections of their own.
 	beats chan struct{}
+	// claims are of those who are about to change a session's row.
+	claims map[lock.SessionID]*claim
 }
 
 // turnstile is of one place; wanted counts who is at it.
@@ -24,11 +26,17 @@ type turnstile struct {
 	wanted int
 }
 
+// claim is on a session's row; over is closed when the last of those who claim it is done.
+type claim struct {
+	over   chan struct{}
+	claims int
+}
+
 // newGate returns a gate over a pool of that many connections.
 func newGate(connections int32) *gate {
 	return &gate{
-		places: map[any]*turnstile{},
-		lane:   make(chan struct{}, max(1, connections/4)), beats: make(chan struct{}, 1),
+		places: map[any]*turnstile{}, claims: map[lock.SessionID]*claim{},
+		lane: make(chan struct{}, max(1, connections/4)), beats: make(chan struct{}, 1),
 	}
 }
 
@@ -66,5 +74,40 @@ func slow(ctx context.Context, lane chan struct{}) (leave func(), err error) {
 		return func() { <-lane }, nil
 	case <-ctx.Done():
 		return nil, lock.Contention("another transaction of the store holds the row", false, ctx.Err())
+	}
+}
+
+// claim asks those who share a session's row to let it be until done: the database lets them in ahead of who
+// waits for them to leave, so a session that asks for many keys at once could not be renewed.
+func (g *gate) claim(session lock.SessionID) (done func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := g.claims[session]
+	if c == nil {
+		c = &claim{over: make(chan struct{})}
+		g.claims[session] = c
+	}
+	c.claims++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if c.claims--; c.claims == 0 {
+			delete(g.claims, session)
+			close(c.over)
+		}
+	}
+}
+
+// respect waits until a claim on the session's row that there is now is over, or ctx ends.
+func (g *gate) respect(ctx context.Context, session lock.SessionID) {
+	g.mu.Lock()
+	c := g.claims[session]
+	g.mu.Unlock()
+	if c == nil {
+		return
+	}
+	select {
+	case <-c.over:
+	case <-ctx.Done():
 	}
 }

@@ -67,6 +67,7 @@ func (s *Store) Heartbeat(ctx context.Context, id lock.SessionID) (port.Vitals, 
 	received := s.clock.elapsed()
 	ctx, cancel := s.call(ctx)
 	defer cancel()
+	defer s.gate.claim(id)()
 	v, err := s.beat(ctx, id, received, shortBeat)
 	if !isLocked(err) {
 		return v, err
@@ -148,6 +149,7 @@ func (s *Store) closeOnce(ctx context.Context, id lock.SessionID, patience time.
 		return 0, translate(err, reads)
 	}
 	defer conn.Release()
+	defer s.gate.claim(id)()
 	r := s.clock.reading()
 	var batch pgx.Batch
 	batch.Queue(closeSession, append(r.args(), milliseconds(patience), id.Reveal())...)
