@@ -164,6 +164,16 @@ func TestWatermarkFileIsWrittenAndChecked(t *testing.T) {
 	p := &place{Store: dial(t, server.Endpoints, cfg), t: t, prefix: cfg.Prefix}
 	g := p.grab("a", p.open(lock.MaxTTL))
 	eventually(t, "the file holds the newest token", func() bool { return readToken(t, cfg.WatermarkFile) >= g.Token })
+	raised, err := p.RaiseFloor(t.Context(), port.FloorRequest{Above: g.Token + 1_000_000, Operator: "op", Reason: "after a restore"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := readToken(t, cfg.WatermarkFile); got < raised.Floor {
+		t.Errorf("the file holds %d after a floor of %d was raised", got, raised.Floor)
+	}
 	bad := filepath.Join(dir, "bad")
 	if err := os.WriteFile(bad, []byte("abc"), 0o600); err != nil {
 		t.Fatal(err)

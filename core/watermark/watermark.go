@@ -84,7 +84,7 @@ func (f *File) Save() error {
 		return nil
 	}
 	if err := write(f.path, token); err != nil {
-		return fmt.Errorf("write watermark: %w", err)
+		return err
 	}
 	f.saved = token
 	return nil
@@ -114,12 +114,12 @@ func (f *File) Keep(ctx context.Context, report func(error)) {
 func write(path string, token lock.Token) error {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
-		return err
+		return fmt.Errorf("write watermark: %w", err)
 	}
 	defer dir.Close()
 	file, err := os.CreateTemp(dir.Name(), ".watermark-*")
 	if err != nil {
-		return err
+		return fmt.Errorf("write watermark: %w", err)
 	}
 	_, err = fmt.Fprintln(file, int64(token))
 	err = errors.Join(err, file.Sync(), file.Close())
@@ -127,7 +127,10 @@ func write(path string, token lock.Token) error {
 		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
+		return fmt.Errorf("write watermark: %w", errors.Join(err, os.Remove(file.Name())))
 	}
-	return dir.Sync() // without it the new name could be lost
+	if err := dir.Sync(); err != nil { // without it the new name could be lost
+		return fmt.Errorf("write watermark: %w", err)
+	}
+	return nil
 }
