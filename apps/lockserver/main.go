@@ -2,10 +2,11 @@
 //
 //	lockserver [--config FILE] [--KEY=VALUE ...]    serve until SIGTERM or SIGINT
 //	lockserver config [...]                         print the configuration that would be used
+//	lockserver migrate [...]                        bring the database of the backend postgres to the newest schema
 //	lockserver version                              print the version
 //
 // The first SIGTERM or SIGINT drains the server; a second one ends it at once. Exit codes: 0 after a
-// drain, 1 when serving failed, 2 for a configuration that cannot be.
+// drain, 1 when serving or migrating failed, 2 for a configuration that cannot be.
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -53,26 +55,59 @@ func run(args, env []string, stdout, stderr io.Writer, signals <-chan os.Signal)
 		_, _ = fmt.Fprintln(stdout, version())
 		return exitOK
 	}
-	if command != "serve" && command != "config" {
-		_, _ = fmt.Fprintf(stderr, "lockserver: unknown command %q; there are serve, config and version\n", command)
+	if !slices.Contains([]string{"serve", "config", "migrate"}, command) {
+		complain(stderr, fmt.Errorf("unknown command %q; there are serve, config, migrate and version", command))
 		return exitConfig
 	}
 	cfg, err := config.Load(args, env)
 	if errors.Is(err, config.ErrHelp) {
-		_, _ = fmt.Fprintf(stdout, "Usage: lockserver [serve|config|version] [--config FILE] [--KEY=VALUE ...]\n\n%s", config.Usage())
+		_, _ = fmt.Fprintf(stdout, "Usage: lockserver [serve|config|migrate|version] [--config FILE] [--KEY=VALUE ...]\n\n%s", config.Usage())
 		return exitOK
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "lockserver: %v\n", err)
+		complain(stderr, err)
 		return exitConfig
 	}
-	if command == "config" {
+	switch command {
+	case "config":
 		if err := cfg.Print(stdout); err != nil {
 			return exitFailed
 		}
 		return exitOK
+	case "migrate":
+		return migrate(cfg, stdout, stderr, signals)
 	}
 	return serve(cfg, stdout, stderr, signals)
+}
+
+// complain says in one line what went wrong. Errors of drivers may have several.
+func complain(stderr io.Writer, err error) {
+	_, _ = fmt.Fprintf(stderr, "lockserver: %s\n", config.Censor(strings.Join(strings.Fields(err.Error()), " ")))
+}
+
+// migrate brings the database to the newest schema; a signal ends it.
+func migrate(cfg config.Config, stdout, stderr io.Writer, signals <-chan os.Signal) int {
+	if cfg.Backend != config.Postgres {
+		complain(stderr, fmt.Errorf("migrate: lock.backend is %s, where there is nothing to migrate", cfg.Backend))
+		return exitConfig
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- server.Migrate(ctx, cfg) }()
+	var err error
+	select {
+	case err = <-done:
+	case <-signals:
+		cancel()
+		err = <-done
+	}
+	if err != nil {
+		complain(stderr, err)
+		return exitFailed
+	}
+	_, _ = fmt.Fprintf(stdout, "lockserver: the schema in %s is up to date\n", store(cfg))
+	return exitOK
 }
 
 // serve runs the server until a signal or a failure.
@@ -81,6 +116,9 @@ func serve(cfg config.Config, stdout, stderr io.Writer, signals <-chan os.Signal
 	for _, key := range cfg.OpenToNetwork() {
 		logger.Warn("open_to_network", slog.String("key", key),
 			slog.String("danger", "anybody who can reach this address can take, release and revoke every lock"))
+	}
+	for _, key := range cfg.Unused() {
+		logger.Warn("unused_key", slog.String("key", key))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -94,7 +132,7 @@ func serve(cfg config.Config, stdout, stderr io.Writer, signals <-chan os.Signal
 		err = app.Start(ctx)
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "lockserver: %v\n", dig.RootCause(err))
+		complain(stderr, dig.RootCause(err))
 		return exitFailed
 	}
 	_, _ = fmt.Fprintf(stdout, "lockserver ready: rpc http://%s, admin http://%s, %s\n", doors.Public(), doors.Admin(), store(cfg))
@@ -124,7 +162,11 @@ func stop(ctx context.Context, app *fx.App, signals <-chan os.Signal, code int) 
 	}
 }
 
+// store names the store without a password.
 func store(cfg config.Config) string {
+	if cfg.Backend == config.Postgres {
+		return "PostgreSQL at " + cfg.Database()
+	}
 	if cfg.Embedded() {
 		return "embedded etcd in " + cfg.EtcdDataDir
 	}

@@ -72,11 +72,11 @@ func allowances() []allowance {
 		},
 		{
 			module:   "apps/lockserver",
-			siblings: []string{"core", "contracts/api", "adapters/etcd", "adapters/rpc"},
+			siblings: []string{"core", "contracts/api", "adapters/etcd", "adapters/postgres", "adapters/rpc"},
 			external: []string{
 				connect, protobuf, "connectrpc.com", client, api, grpc, zap, "go.etcd.io/etcd/server/v3",
 				"go.uber.org/fx", "go.uber.org/dig", "github.com/knadh/koanf", "github.com/spf13",
-				"go.opentelemetry.io", "github.com/prometheus", "go.yaml.in/yaml",
+				"go.opentelemetry.io", "github.com/prometheus", "go.yaml.in/yaml", "github.com/jackc/pgx/v5",
 			},
 			tests: []string{"adapters/client", "tools/testenv", "contracts/parity", "golang.org/x/net"},
 		},

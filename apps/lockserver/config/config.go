@@ -4,9 +4,15 @@ import (
 	"time"
 )
 
+// The backends.
+const (
+	Etcd     = "etcd"
+	Postgres = "postgres"
+)
+
 // Config is all that can be set. The tag names the key; defaults and usage lines are in keys.go.
 type Config struct {
-	// Backend is the store: "etcd".
+	// Backend is the store: [Etcd] or [Postgres].
 	Backend string
 	// SessionTTL is the time to live of a session whose opener names none: 2s to 10m.
 	SessionTTL time.Duration
@@ -29,6 +35,16 @@ type Config struct {
 	EtcdDataDir string
 	// EtcdUnsafeVersions admits etcd servers older than 3.5.14.
 	EtcdUnsafeVersions bool
+	// PostgresURL leads to the database of the locks. It may hold a password: show it by [Config.Print] and
+	// [Config.Database] only.
+	PostgresURL string
+	// PostgresListenURL leads to the same database without a pooler in between, to listen for notifications. Empty: PostgresURL,
+	// or, with PostgresPooler, nowhere. As secret as PostgresURL.
+	PostgresListenURL string
+	// PostgresPooler says that PostgresURL leads through a transaction pooler.
+	PostgresPooler bool
+	// PostgresStateDir holds this server's own note of the highest token seen.
+	PostgresStateDir string
 	// ServerAddr is where RPC, health and reflection listen.
 	ServerAddr string
 	// AdminAddr is where metrics and probes listen.
@@ -42,4 +58,4 @@ type Config struct {
 }
 
 // Embedded reports whether the server runs its own etcd.
-func (c Config) Embedded() bool { return len(c.EtcdEndpoints) == 0 }
+func (c Config) Embedded() bool { return c.Backend == Etcd && len(c.EtcdEndpoints) == 0 }

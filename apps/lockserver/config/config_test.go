@@ -32,7 +32,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := config.Config{
 		Backend: "etcd", SessionTTL: 15 * time.Second, SafetyMargin: 0.30, HandoffLimit: 32, MaxWait: time.Hour,
-		WaitersPerKey: 1000, WaitersTotal: 10000, EtcdPrefix: "fencelock/", EtcdDataDir: "./fencelock-data",
+		WaitersPerKey: 1000, WaitersTotal: 10000, EtcdPrefix: "fencelock/", EtcdDataDir: "./fencelock-data", PostgresStateDir: "./fencelock-data",
 		ServerAddr: "127.0.0.1:8470", AdminAddr: "127.0.0.1:8471", DrainTimeout: 15 * time.Second,
 		LogLevel: "info", LogFormat: "json",
 	}
@@ -51,6 +51,10 @@ func printed(t *testing.T, c config.Config) string {
 		t.Fatal(err)
 	}
 	return b.String()
+}
+
+func onPostgres(args ...string) []string {
+	return append([]string{"--lock.backend=postgres", "--postgres.url=postgres://db/locks"}, args...)
 }
 
 func TestSourcesInRisingOrder(t *testing.T) {
@@ -106,7 +110,16 @@ func TestRow46WhatCannotBeIsRefusedInOneLine(t *testing.T) {
 		"bad flag value":                {args: []string{"--etcd.unsafe-versions=perhaps"}, says: "etcd.unsafe-versions"},
 		"argument that is no flag":      {args: []string{"--log.level=info", "more"}, says: "more"},
 		"file that is not there":        {args: []string{"--config=/does/not/exist"}, says: "/does/not/exist"},
-		"backend that is not there":     {args: []string{"--lock.backend=postgres"}, says: "postgres is not part of this build"},
+		"database without its backend":  {args: []string{"--postgres.url=postgres://db/locks"}, says: "postgres.url: is set, but lock.backend is etcd"},
+		"pooler without its backend":    {args: []string{"--postgres.pooler"}, says: "postgres.pooler: is set, but lock.backend is etcd"},
+		"notes without their backend":   {args: []string{"--postgres.state-dir=/notes"}, says: "postgres.state-dir: is set, but lock.backend is etcd"},
+		"no database":                   {args: []string{"--lock.backend=postgres"}, says: "postgres.url: must be set"},
+		"no directory for notes":        {args: onPostgres("--postgres.state-dir="), says: "postgres.state-dir"},
+		"database that is no URL":       {args: onPostgres("--postgres.url=db.example/locks"), says: "postgres.url"},
+		"database of another kind":      {args: onPostgres("--postgres.url=mysql://db/locks?a=b"), says: "postgres.url"},
+		"pool without connections":      {args: onPostgres("--postgres.url=postgres://db/locks?pool_max_conns=0"), says: "postgres.url: cannot be used: pool_max_conns too small"},
+		"sslmode that is not there":     {args: onPostgres("--postgres.url=postgres://db/locks?sslmode=perhaps"), says: "sslmode is invalid"},
+		"listening at what is no URL":   {args: onPostgres("--postgres.listen-url=db"), says: "postgres.listen-url"},
 		"backend that nobody knows":     {args: []string{"--lock.backend=paper"}, says: "paper"},
 		"ttl too short":                 {args: []string{"--lock.session.ttl=1s"}, says: "lock.session.ttl"},
 		"ttl too long":                  {args: []string{"--lock.session.ttl=11m"}, says: "lock.session.ttl"},

@@ -16,7 +16,7 @@ const (
 func keys(c *Config) *pflag.FlagSet {
 	fs := pflag.NewFlagSet("lockserver", pflag.ContinueOnError)
 	fs.SortFlags = false
-	fs.StringVar(&c.Backend, "lock.backend", "etcd", "store of the locks: etcd")
+	fs.StringVar(&c.Backend, "lock.backend", Etcd, "store of the locks: etcd, postgres")
 	fs.DurationVar(&c.SessionTTL, "lock.session.ttl", 15*time.Second,
 		"time to live of a session whose opener names none, 2s to 10m")
 	fs.Float64Var(&c.SafetyMargin, "lock.client.safety-margin", 0.30,
@@ -35,6 +35,12 @@ func keys(c *Config) *pflag.FlagSet {
 		"directory of the embedded etcd and of this server's notes about the store")
 	fs.BoolVar(&c.EtcdUnsafeVersions, "etcd.unsafe-versions", false,
 		"admit etcd servers older than 3.5.14, which may lose or repeat tokens")
+	fs.StringVar(&c.PostgresURL, "postgres.url", "",
+		"database of the locks, such as postgres://role:password@host:5432/database; better given by the variable or the file than as a flag")
+	fs.StringVar(&c.PostgresListenURL, "postgres.listen-url", "",
+		"the same database without a pooler in between, to listen for notifications; none: postgres.url, unless that is a pooler")
+	fs.BoolVar(&c.PostgresPooler, "postgres.pooler", false, "postgres.url leads through a transaction pooler, such as pgbouncer")
+	fs.StringVar(&c.PostgresStateDir, "postgres.state-dir", "./fencelock-data", "directory of this server's notes about the database")
 	fs.StringVar(&c.ServerAddr, "server.addr", "127.0.0.1:8470", "address of RPC, health and reflection")
 	fs.StringVar(&c.AdminAddr, "admin.addr", "127.0.0.1:8471", "address of metrics and probes")
 	fs.DurationVar(&c.DrainTimeout, "server.drain-timeout", 15*time.Second,

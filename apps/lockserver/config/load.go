@@ -18,8 +18,16 @@ const envPrefix = "FENCELOCK_"
 var ErrHelp = pflag.ErrHelp
 
 // Load reads the configuration from args (without the program's name), env (as os.Environ
-// gives it) and the file that args name. Every error is one line, and means that nothing should start.
+// gives it) and the file that args name. Every error is one line without passwords, and means that nothing should start.
 func Load(args, env []string) (Config, error) {
+	c, err := load(args, env)
+	if err != nil && !errors.Is(err, ErrHelp) {
+		return Config{}, errors.New(Censor(err.Error()))
+	}
+	return c, err
+}
+
+func load(args, env []string) (Config, error) {
 	var c Config
 	fs := keys(&c)
 	flags, file, err := readFlags(args)

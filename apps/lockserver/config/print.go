@@ -10,23 +10,30 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Print writes c in a form that can be read back as a file, with passwords in addresses replaced.
+// Print writes c in a form that can be read back as a file, with passwords replaced.
 func (c Config) Print(w io.Writer) error {
-	shown := c
-	fs := keys(&shown)
-	// Declaring the keys has set their defaults; bring back the values.
-	shown = c
 	var failed error
-	fs.VisitAll(func(f *pflag.Flag) {
+	bound(&c).VisitAll(func(f *pflag.Flag) {
 		value := f.Value.String()
-		if f.Name == "etcd.endpoints" {
+		switch f.Name {
+		case "etcd.endpoints":
 			value = strings.Join(c.ShownEndpoints(), ",")
+		case "postgres.url", "postgres.listen-url":
+			value = shownURL(value)
 		}
 		if _, err := fmt.Fprintf(w, "%s: %s\n", f.Name, quoted(f, value)); err != nil {
 			failed = fmt.Errorf("print configuration: %w", err)
 		}
 	})
 	return failed
+}
+
+// bound are the keys over the values of c.
+func bound(c *Config) *pflag.FlagSet {
+	values := *c
+	fs := keys(c)
+	*c = values // declaring the keys has set their defaults
+	return fs
 }
 
 func quoted(f *pflag.Flag, value string) string {

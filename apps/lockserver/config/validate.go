@@ -7,12 +7,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/fencelock/fencelock/core/lock"
 )
 
 // validate checks all fields together and names the first key that cannot be.
 func (c Config) validate() error {
-	for _, check := range []func() error{c.checkBackend, c.checkTimes, c.checkLimits, c.checkEtcd, c.checkServer} {
+	for _, check := range []func() error{c.checkBackend, c.checkTimes, c.checkLimits, c.checkServer} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -22,12 +24,32 @@ func (c Config) validate() error {
 
 func (c Config) checkBackend() error {
 	switch c.Backend {
-	case "etcd":
-		return nil
-	case "postgres":
-		return fmt.Errorf("lock.backend: postgres is not part of this build; it knows etcd")
+	case Etcd:
+		// Etcd is the default. Who has only forgotten to choose the backend would get an empty store of this server's own,
+		// and locks that others hold already.
+		if unused := c.Unused(); len(unused) > 0 {
+			return fmt.Errorf("%s: is set, but lock.backend is etcd", unused[0])
+		}
+		return c.checkEtcd()
+	case Postgres:
+		return c.checkPostgres()
 	}
-	return fmt.Errorf("lock.backend: %q is not a backend; it knows etcd", c.Backend)
+	return fmt.Errorf("lock.backend: %q is none of etcd, postgres", c.Backend)
+}
+
+// Unused lists the keys that are set for the other backend.
+func (c Config) Unused() []string {
+	other := Etcd
+	if c.Backend == Etcd {
+		other = Postgres
+	}
+	var unused []string
+	bound(&c).VisitAll(func(f *pflag.Flag) {
+		if strings.HasPrefix(f.Name, other+".") && f.Value.String() != f.DefValue {
+			unused = append(unused, f.Name)
+		}
+	})
+	return unused
 }
 
 func (c Config) checkTimes() error {
@@ -77,6 +99,24 @@ func (c Config) checkEtcd() error {
 		if strings.ContainsAny(endpoint, " \t") {
 			return fmt.Errorf("etcd.endpoints: %q is not an address", endpoint)
 		}
+	}
+	return nil
+}
+
+func (c Config) checkPostgres() error {
+	if c.PostgresURL == "" {
+		return fmt.Errorf("postgres.url: must be set where lock.backend is postgres")
+	}
+	if err := checkURL("postgres.url", c.PostgresURL); err != nil {
+		return err
+	}
+	if c.PostgresListenURL != "" {
+		if err := checkURL("postgres.listen-url", c.PostgresListenURL); err != nil {
+			return err
+		}
+	}
+	if c.PostgresStateDir == "" {
+		return fmt.Errorf("postgres.state-dir: must not be empty")
 	}
 	return nil
 }

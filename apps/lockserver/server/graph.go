@@ -62,8 +62,8 @@ func newTracing(ctx context.Context, lc fx.Lifecycle) (trace.Tracer, error) {
 	return tracer, nil
 }
 
-func newMetrics(lc fx.Lifecycle, registry *prometheus.Registry, backend port.Backend) (*telemetry.Metrics, error) {
-	metrics, err := telemetry.NewMetrics(registry, backend.Locks.BackendID())
+func newMetrics(lc fx.Lifecycle, registry *prometheus.Registry, cfg config.Config) (*telemetry.Metrics, error) {
+	metrics, err := telemetry.NewMetrics(registry, cfg.Backend)
 	if err != nil {
 		return nil, err
 	}

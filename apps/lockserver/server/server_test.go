@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"github.com/fencelock/fencelock/apps/lockserver/server"
 	fencelockv1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
 	"github.com/fencelock/fencelock/contracts/api/fencelock/v1/fencelockv1connect"
+	"github.com/fencelock/fencelock/contracts/parity/document"
 	"github.com/fencelock/fencelock/tools/testenv"
 )
 
@@ -55,7 +57,7 @@ type running struct {
 func settings(t *testing.T, args ...string) config.Config {
 	t.Helper()
 	cfg, err := config.Load(append([]string{
-		"--server.addr=127.0.0.1:0", "--admin.addr=127.0.0.1:0", "--etcd.data-dir=" + t.TempDir(),
+		"--server.addr=127.0.0.1:0", "--admin.addr=127.0.0.1:0",
 	}, args...), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +152,10 @@ func waitFor(t *testing.T, what string, condition func() bool) {
 func TestTheGraphIsComplete(t *testing.T) {
 	t.Parallel()
 	logger := slog.New(slog.DiscardHandler)
-	for name, args := range map[string][]string{"embedded": nil, "external": {"--etcd.endpoints=127.0.0.1:1"}} {
+	for name, args := range map[string][]string{
+		"embedded": nil, "external": {"--etcd.endpoints=127.0.0.1:1"},
+		"postgres": {"--lock.backend=postgres", "--postgres.url=postgres://127.0.0.1:1/locks"},
+	} {
 		if err := fx.ValidateApp(server.Options(t.Context(), settings(t, args...), logger, server.Build{})); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -191,25 +196,40 @@ func value(m *dto.Metric) float64 {
 }
 
 // everySeries is what a scrape shows, and all that it shows: no label names a key, an owner, a session or a token.
-func everySeries() []string {
-	return []string{
-		"lock_acquire_seconds backend=etcd outcome=contended",
-		"lock_acquire_seconds backend=etcd outcome=error",
-		"lock_acquire_seconds backend=etcd outcome=granted",
-		"lock_handoff_total backend=etcd",
-		"lock_held_current backend=etcd",
-		"lock_lease_expired_total backend=etcd",
-		"lock_revoked_total backend=etcd",
-		"lock_session_lost_total backend=etcd",
-		"lock_wait_fallback_total backend=etcd",
-		"lock_waiters_current backend=etcd",
+func everySeries(backend string) []string {
+	of := " backend=" + backend
+	series := []string{
+		"lock_acquire_seconds" + of + " outcome=contended", "lock_acquire_seconds" + of + " outcome=error",
+		"lock_acquire_seconds" + of + " outcome=granted",
+		"lock_handoff_total" + of, "lock_held_current" + of, "lock_lease_expired_total" + of, "lock_revoked_total" + of,
+		"lock_session_lost_total" + of, "lock_wait_fallback_total" + of, "lock_waiters_current" + of,
 	}
+	for _, kind := range incidents() {
+		series = append(series, "lock_store_incident_total"+of+" kind="+kind)
+	}
+	return series
 }
 
-func (r *running) checkSeries(t *testing.T) {
+// incidents are the kinds that the sources of the adapters name.
+func incidents() []string {
+	var kinds []string
+	for _, adapter := range []string{config.Etcd, config.Postgres} {
+		constants, err := document.Constants("../../../adapters/"+adapter, "IncidentKind")
+		if err != nil {
+			panic(err)
+		}
+		for _, c := range constants {
+			kinds = append(kinds, c.Value)
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+func (r *running) checkSeries(t *testing.T, backend string) {
 	t.Helper()
 	got := r.series(t)
-	for _, name := range everySeries() {
+	for _, name := range everySeries(backend) {
 		if _, there := got[name]; !there {
 			t.Errorf("missing: %s", name)
 		}
@@ -222,17 +242,24 @@ func (r *running) checkSeries(t *testing.T) {
 
 func TestTelemetryIsThereFromTheStartAndReallyEmitted(t *testing.T) {
 	t.Parallel()
-	r := start(t)
-	r.checkSeries(t)
-	for name, v := range r.series(t) {
-		if v != 0 {
-			t.Errorf("%s is %v before anything happened", name, v)
+	onEach(t, func(t *testing.T, name string, args []string, _ *testenv.Proxy) {
+		r := start(t, args...)
+		r.checkSeries(t, name)
+		for series, v := range r.series(t) {
+			if v != 0 {
+				t.Errorf("%s is %v before anything happened", series, v)
+			}
 		}
-	}
+		r.emitEverything(t, name)
+	})
+}
+
+func (r *running) emitEverything(t *testing.T, backend string) {
+	t.Helper()
 	holder, other := r.open(t, time.Minute), r.open(t, time.Minute)
 	token := r.acquire(t, holder, "secret-key", "r1").GetGrant().GetToken()
 	r.acquire(t, other, "secret-key", "r1")
-	r.handOff(t, holder, other, token)
+	r.handOff(t, backend, holder, other, token)
 	if _, err := r.admin().Revoke(t.Context(), connect.NewRequest(&fencelockv1.RevokeRequest{Key: "secret-key", Operator: "op", Reason: "worker is stuck"})); err != nil {
 		t.Fatal(err)
 	}
@@ -244,23 +271,23 @@ func TestTelemetryIsThereFromTheStartAndReallyEmitted(t *testing.T) {
 	}
 	r.acquire(t, holder, "standing", "r3")
 	r.open(t, 2*time.Second) // nobody renews it
+	of := " backend=" + backend
 	for _, name := range []string{
-		"lock_acquire_seconds backend=etcd outcome=contended", "lock_acquire_seconds backend=etcd outcome=granted",
-		"lock_handoff_total backend=etcd", "lock_revoked_total backend=etcd", "lock_lease_expired_total backend=etcd",
-		"lock_session_lost_total backend=etcd", "lock_held_current backend=etcd",
+		"lock_acquire_seconds" + of + " outcome=contended", "lock_acquire_seconds" + of + " outcome=granted", "lock_handoff_total" + of,
+		"lock_revoked_total" + of, "lock_lease_expired_total" + of, "lock_session_lost_total" + of, "lock_held_current" + of,
 	} {
 		waitFor(t, name+" counts", func() bool { return r.series(t)[name] > 0 })
 	}
-	r.checkSeries(t)
+	r.checkSeries(t, backend)
 	if _, err := r.sessions().CloseSession(t.Context(), connect.NewRequest(&fencelockv1.CloseSessionRequest{SessionId: holder})); err != nil {
 		t.Fatal(err)
 	}
 	r.checkLog(t, holder, other)
-	r.checkScrape(t)
+	r.checkScrape(t, backend)
 }
 
 // handOff releases the key while another session stands in line.
-func (r *running) handOff(t *testing.T, from, to string, token int64) {
+func (r *running) handOff(t *testing.T, backend, from, to string, token int64) {
 	t.Helper()
 	granted := make(chan *fencelockv1.Grant, 1)
 	go func() {
@@ -274,7 +301,7 @@ func (r *running) handOff(t *testing.T, from, to string, token int64) {
 		}
 		granted <- answer.Msg.GetGrant()
 	}()
-	waitFor(t, "the waiter counts", func() bool { return r.series(t)["lock_waiters_current backend=etcd"] == 1 })
+	waitFor(t, "the waiter counts", func() bool { return r.series(t)["lock_waiters_current backend="+backend] == 1 })
 	if _, err := r.locks().Release(t.Context(), connect.NewRequest(&fencelockv1.ReleaseRequest{Key: "secret-key", SessionId: from, Token: token})); err != nil {
 		t.Fatal(err)
 	}
@@ -295,10 +322,10 @@ func (r *running) checkLog(t *testing.T, secrets ...string) {
 	}
 }
 
-func (r *running) checkScrape(t *testing.T) {
+func (r *running) checkScrape(t *testing.T, backend string) {
 	t.Helper()
 	status, text := r.get(t, "/metrics")
-	if status != http.StatusOK || !strings.Contains(text, `lock_handoff_total{backend="etcd"} 1`) {
+	if status != http.StatusOK || !strings.Contains(text, `lock_handoff_total{backend="`+backend+`"} 1`) {
 		t.Errorf("scrape: %d\n%s", status, text)
 	}
 	for _, forbidden := range []string{"secret-key", "tester", "secret-lease"} {
@@ -310,29 +337,29 @@ func (r *running) checkScrape(t *testing.T) {
 
 func TestReadinessFollowsTheStoreAndLivenessDoesNot(t *testing.T) {
 	t.Parallel()
-	upstream := testenv.StartEtcd(t)
-	proxy := testenv.NewProxy(t, strings.TrimPrefix(upstream.Endpoints[0], "http://"))
-	r := start(t, "--etcd.endpoints=http://"+proxy.Addr)
-	if status, text := r.get(t, "/readyz"); status != http.StatusOK {
-		t.Fatalf("ready: %d %s", status, text)
-	}
-	proxy.Cut()
-	waitFor(t, "not ready while the store is out of reach", func() bool {
-		status, _ := r.get(t, "/readyz")
-		return status == http.StatusServiceUnavailable
+	onEach(t, func(t *testing.T, _ string, args []string, network *testenv.Proxy) {
+		r := start(t, args...)
+		if status, text := r.get(t, "/readyz"); status != http.StatusOK {
+			t.Fatalf("ready: %d %s", status, text)
+		}
+		network.Cut()
+		waitFor(t, "not ready while the store is out of reach", func() bool {
+			status, _ := r.get(t, "/readyz")
+			return status == http.StatusServiceUnavailable
+		})
+		if status, text := r.get(t, "/healthz"); status != http.StatusOK {
+			t.Errorf("alive: %d %s", status, text)
+		}
+		waitFor(t, "the log says so, with the reason", func() bool { return strings.Contains(r.log.String(), `"msg":"not_ready","reason":"`) })
+		if strings.Contains(r.log.String(), `"msg":"ready_again"`) {
+			t.Error("the log says ready again while the store is out of reach")
+		}
+		network.Heal()
+		waitFor(t, "ready again", func() bool {
+			status, _ := r.get(t, "/readyz")
+			return status == http.StatusOK
+		})
+		waitFor(t, "the log says so", func() bool { return strings.Contains(r.log.String(), `"msg":"ready_again","reason":"`) })
+		r.acquire(t, r.open(t, time.Minute), "after", "r1")
 	})
-	if status, text := r.get(t, "/healthz"); status != http.StatusOK {
-		t.Errorf("alive: %d %s", status, text)
-	}
-	waitFor(t, "the log says so, with the reason", func() bool { return strings.Contains(r.log.String(), `"msg":"not_ready","reason":"`) })
-	if strings.Contains(r.log.String(), `"msg":"ready_again"`) {
-		t.Error("the log says ready again while the store is out of reach")
-	}
-	proxy.Heal()
-	waitFor(t, "ready again", func() bool {
-		status, _ := r.get(t, "/readyz")
-		return status == http.StatusOK
-	})
-	waitFor(t, "the log says so", func() bool { return strings.Contains(r.log.String(), `"msg":"ready_again","reason":"`) })
-	r.acquire(t, r.open(t, time.Minute), "after", "r1")
 }

@@ -23,12 +23,23 @@ const scope = "github.com/fencelock/fencelock/apps/lockserver"
 // countTimeout bounds what a scrape asks of the store.
 const countTimeout = time.Second
 
+// incidentKinds are all that the adapters report. Each has a series under every backend, so that a rule about one is
+// the same everywhere, and its first incident is a step from zero.
+func incidentKinds() []string {
+	return []string{
+		"cleanup_dropped", "clock_stepped", "feed_restarted", "keepalive_replaced", "listener_restarted", "not_listening",
+		"store_unsafe", "tidy_failed", "unreplicated", "watch_restarted", "watermark_failed",
+	}
+}
+
 // Metrics are the server's instruments.
 type Metrics struct {
+	label    attribute.KeyValue
 	backend  metric.MeasurementOption
 	counters map[port.EventKind]metric.Int64Counter
 	acquire  map[string]prometheus.Observer
 	waiters  metric.Int64Gauge
+	incident metric.Int64Counter
 	meter    metric.Meter
 	provider *sdkmetric.MeterProvider
 }
@@ -53,6 +64,7 @@ func NewMetrics(registry *prometheus.Registry, backend string) (m *Metrics, err 
 	}
 	label := attribute.String("backend", backend)
 	m = &Metrics{
+		label:    label,
 		backend:  metric.WithAttributeSet(attribute.NewSet(label)),
 		counters: make(map[port.EventKind]metric.Int64Counter),
 		provider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)),
@@ -87,6 +99,10 @@ func (m *Metrics) create(meter metric.Meter) (err error) {
 	if m.waiters, err = meter.Int64Gauge("lock_waiters_current", metric.WithDescription("Waiters on this server.")); err != nil {
 		return fmt.Errorf("create metrics: %w", err)
 	}
+	if m.incident, err = meter.Int64Counter("lock_store_incident_total",
+		metric.WithDescription("What the adapter of the store noticed, by kind.")); err != nil {
+		return fmt.Errorf("create metrics: %w", err)
+	}
 	for _, c := range []struct {
 		kind       port.EventKind
 		name, what string
@@ -112,6 +128,16 @@ func (m *Metrics) zero() {
 		counter.Add(ctx, 0, m.backend)
 	}
 	m.waiters.Record(ctx, 0, m.backend)
+	for _, kind := range incidentKinds() {
+		m.countIncidents(kind, 0)
+	}
+}
+
+// CountIncident counts something that the adapter of the store noticed.
+func (m *Metrics) CountIncident(kind string) { m.countIncidents(kind, 1) }
+
+func (m *Metrics) countIncidents(kind string, n int64) {
+	m.incident.Add(context.Background(), n, metric.WithAttributes(m.label, attribute.String("kind", kind)))
 }
 
 // Observe implements port.Observer.
