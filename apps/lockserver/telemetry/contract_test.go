@@ -157,9 +157,8 @@ func TestSpansDocument(t *testing.T) {
 	processor := &started{}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(processor))
 	traced := reflect.ValueOf(telemetry.Traced(&fixed{token: 7}, provider.Tracer("test")))
-	methods := reflect.TypeFor[rpc.Service]()
-	for i := range methods.NumMethod() {
-		callWithZeros(t, traced.MethodByName(methods.Method(i).Name))
+	for method := range reflect.TypeFor[rpc.Service]().Methods() {
+		callWithZeros(t, traced.MethodByName(method.Name))
 	}
 	slices.SortFunc(processor.spans, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
 	table("spans").Check(t, processor.spans)
@@ -170,8 +169,7 @@ func callWithZeros(t *testing.T, method reflect.Value) {
 	t.Helper()
 	defer func() { _ = recover() }()
 	var args []reflect.Value
-	for i := range method.Type().NumIn() {
-		in := method.Type().In(i)
+	for in := range method.Type().Ins() {
 		if in == reflect.TypeFor[context.Context]() {
 			args = append(args, reflect.ValueOf(t.Context()))
 			continue
