@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"crypto/rand"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -27,7 +26,7 @@ func ownEtcd(t *testing.T) ([]string, *testenv.Proxy) {
 	t.Helper()
 	network := testenv.NewProxy(t, testenv.Etcd(t).Endpoints[0])
 	return []string{
-		"--etcd.endpoints=http://" + network.Addr, "--etcd.prefix=" + rand.Text() + "/", "--etcd.data-dir=" + t.TempDir(),
+		"--etcd.endpoints=" + network.URL(), "--etcd.prefix=" + rand.Text() + "/", "--etcd.data-dir=" + t.TempDir(),
 	}, network
 }
 
@@ -40,13 +39,8 @@ func ownPostgres(t *testing.T) ([]string, *testenv.Proxy) {
 // ownDatabase returns the URL of an empty database through a proxy.
 func ownDatabase(t *testing.T) (string, *testenv.Proxy) {
 	t.Helper()
-	address, err := url.Parse(testenv.Postgres(t).Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	network := testenv.NewProxy(t, address.Host)
-	address.Host = network.Addr
-	return address.String(), network
+	network := testenv.NewProxy(t, testenv.Postgres(t).Database(t))
+	return network.URL(), network
 }
 
 // onEach runs the test on every backend, with the arguments of a server.
