@@ -44,7 +44,7 @@ type inDocker struct {
 	watcher   *watcher
 }
 
-func newContainer(ctx context.Context, version string, p program) (host, error) {
+func newContainer(ctx context.Context, version string, p store) (host, error) {
 	docker, err := openDocker(ctx)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func newContainer(ctx context.Context, version string, p program) (host, error) 
 	return d, nil
 }
 
-func (d *inDocker) create(ctx context.Context, version string, p program) error {
+func (d *inDocker) create(ctx context.Context, version string, p store) error {
 	image, err := findImage(ctx, d.docker, p, version)
 	if err != nil {
 		return err

@@ -89,7 +89,7 @@ func sweep(ctx context.Context, docker *testcontainers.DockerClient) error {
 func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
 // findImage returns an image of the version that is there, or could be pulled.
-func findImage(ctx context.Context, docker *testcontainers.DockerClient, p program, version string) (string, error) {
+func findImage(ctx context.Context, docker *testcontainers.DockerClient, p store, version string) (string, error) {
 	built, official := p.images(version)
 	for _, image := range append([]string{built}, official...) {
 		if _, err := docker.ImageInspect(ctx, image); err == nil {

@@ -1,25 +1,11 @@
 package testenv_test
 
 import (
-	"bufio"
-	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"testing"
-	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/fencelock/fencelock/tools/testenv"
 )
-
-func TestMain(m *testing.M) {
-	if os.Getenv(envVictim) != "" {
-		beVictim()
-	}
-	goleak.VerifyTestMain(testenv.Main(m))
-}
 
 func TestSharedServerIsOneForAllTests(t *testing.T) {
 	t.Parallel()
@@ -99,50 +85,5 @@ func TestForcedWayWithoutAServerFailsAndSaysWhatToInstall(t *testing.T) {
 		if !failed || !contains(r.text(), want) {
 			t.Fatalf("failed=%v with %q, want a failure that says %q", failed, r.text(), want)
 		}
-	}
-}
-
-// envVictim makes this test binary a process that starts the shared server and waits to be killed.
-const envVictim = "FENCELOCK_TESTENV_VICTIM"
-
-func beVictim() {
-	fmt.Println(testenv.Etcd(&recorder{}).Endpoints[0])
-	select {}
-}
-
-func TestServerEndsWithAKilledTestProcess(t *testing.T) {
-	t.Parallel()
-	command := exec.CommandContext(t.Context(), os.Args[0])
-	command.Env = append(os.Environ(), envVictim+"=1", "FENCELOCK_TEST_ETCD=")
-	out, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	if !lines.Scan() {
-		t.Fatalf("the process ended: %v", command.Wait())
-	}
-	endpoint := lines.Text()
-	put(t, endpoint, "value")
-	if err := command.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = command.Wait()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for tryPut(ctx, endpoint, "value") == nil {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatal("the server outlives the process that started it")
-		}
-	}
-	if ctx.Err() != nil {
-		t.Fatal("the server hangs instead of ending")
 	}
 }

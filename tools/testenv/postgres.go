@@ -12,6 +12,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// The major versions that the environment may choose.
+const (
+	postgresOldest = 14
+	postgresNewest = 18
+)
+
 // databaseLimit bounds making and dropping a database.
 const databaseLimit = 2 * time.Minute
 
@@ -96,6 +102,13 @@ func execute(ctx context.Context, url, statement string) error {
 	return nil
 }
 
+// healthyDatabase asks the server of a database URL whether it serves.
+func healthyDatabase(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return execute(ctx, url, "SELECT 1")
+}
+
 func findPostgres() (*PostgresServer, host, error) {
 	s, err := postgresSettings()
 	if err != nil {
@@ -114,12 +127,12 @@ func findPostgres() (*PostgresServer, host, error) {
 
 // postgresSettings refuses what cannot be meant.
 func postgresSettings() (settings, error) {
-	const oldest, newest = 14, 18
 	s := readSettings(envPostgres, envPostgresVersion)
 	if s.version != "" {
 		major, err := strconv.Atoi(s.version)
-		if err != nil || major < oldest || major > newest {
-			return s, fmt.Errorf("%s=%s: want a major version from %d to %d", envPostgresVersion, s.version, oldest, newest)
+		if err != nil || major < postgresOldest || major > postgresNewest {
+			return s, fmt.Errorf("%s=%s: want a major version from %d to %d",
+				envPostgresVersion, s.version, postgresOldest, postgresNewest)
 		}
 	}
 	for _, address := range s.addresses {

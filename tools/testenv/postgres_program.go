@@ -1,9 +1,9 @@
 package testenv
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 const superuser = "postgres"
@@ -47,9 +46,7 @@ func (p *postgres) endpoint(address string) string {
 }
 
 func (*postgres) healthy(ctx context.Context, endpoint string) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	return execute(ctx, endpoint, "SELECT 1")
+	return healthyDatabase(ctx, endpoint)
 }
 
 func (*postgres) images(version string) (built string, official []string) {
@@ -83,7 +80,7 @@ exec "$bin/postgres" "$@"`, "postgres"},
 
 // local finds the programs and makes an empty cluster in dir.
 func (p *postgres) local(ctx context.Context, version, dir, address string) (local, error) {
-	bin, err := findPostgresPrograms(ctx, version)
+	bin, err := findPostgresPrograms(ctx, version, postgresFolders())
 	if err != nil {
 		return local{}, err
 	}
@@ -143,32 +140,28 @@ func (p *postgres) args(host, port, sockets string) []string {
 	return args
 }
 
-// findPostgresPrograms returns the folder of initdb and postgres: of the major version, or of the
-// newest that is there.
-func findPostgresPrograms(ctx context.Context, version string) (string, error) {
+// findPostgresPrograms returns which of the folders has initdb and postgres of the major version, or,
+// if that is empty, of the newest.
+func findPostgresPrograms(ctx context.Context, version string, folders []string) (string, error) {
 	newest, found := 0, ""
 	var seen []string
-	for _, dir := range postgresFolders() {
+	for _, dir := range folders {
 		major, err := postgresMajor(ctx, dir)
 		if err != nil {
 			continue
 		}
 		seen = append(seen, fmt.Sprintf("%d in %s", major, dir))
-		if version != "" && version != strconv.Itoa(major) {
-			continue
-		}
-		if major > newest {
+		wanted := version == strconv.Itoa(major) || version == "" && major >= postgresOldest
+		if wanted && major > newest {
 			newest, found = major, dir
 		}
 	}
-	switch {
-	case found != "":
-		return found, nil
-	case len(seen) > 0:
-		return "", fmt.Errorf("no PostgreSQL %s, but %s", version, strings.Join(seen, ", "))
-	default:
-		return "", errors.New("no initdb and postgres on PATH or in the usual places")
+	if found == "" {
+		version = cmp.Or(version, fmt.Sprintf("%d or newer", postgresOldest))
+		have := cmp.Or(strings.Join(seen, ", "), "none")
+		return "", fmt.Errorf("no initdb and postgres of version %s on PATH or in the usual places; there is %s", version, have)
 	}
+	return found, nil
 }
 
 // postgresFolders are the places where packages put the programs.

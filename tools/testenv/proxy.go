@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -29,20 +30,23 @@ type Proxy struct {
 	work     sync.WaitGroup
 }
 
-// NewProxy starts a proxy in front of upstream, a host:port or an http URL. It ends with the test.
+// NewProxy starts a proxy in front of upstream, a host:port or a URL. It ends with the test.
 func NewProxy(t T, upstream string) *Proxy {
 	t.Helper()
 	address, err := freeAddress()
 	if err != nil {
 		t.Fatalf("start proxy: %v", err)
 	}
-	p := &Proxy{Addr: address, t: t, upstream: hostPort(upstream), links: map[*link]struct{}{}}
+	p := &Proxy{Addr: address, t: t, upstream: upstream, links: map[*link]struct{}{}}
 	p.requests.init()
 	p.answers.init()
 	p.Heal()
 	t.Cleanup(p.Cut)
 	return p
 }
+
+// URL returns the upstream's URL with the proxy in its place.
+func (p *Proxy) URL() string { return strings.Replace(p.upstream, hostPort(p.upstream), p.Addr, 1) }
 
 // Cut refuses new connections and breaks all that there are, both ways.
 func (p *Proxy) Cut() {
@@ -105,7 +109,7 @@ func (p *Proxy) accept(listener net.Listener) {
 }
 
 func (p *Proxy) serve(listener net.Listener, client net.Conn) {
-	server, err := net.Dial("tcp", p.upstream)
+	server, err := net.Dial("tcp", hostPort(p.upstream))
 	if err != nil {
 		_ = client.Close()
 		return
@@ -256,10 +260,10 @@ func (g *gate) wait(at time.Time, cut <-chan struct{}) bool {
 	}
 }
 
-// hostPort strips the scheme that etcd's endpoints may carry.
+// hostPort returns the host:port of a URL, or of an address that is one already.
 func hostPort(address string) string {
-	if _, rest, ok := strings.Cut(address, "://"); ok {
-		return rest
+	if u, err := url.Parse(address); err == nil && u.Host != "" {
+		return u.Host
 	}
 	return address
 }

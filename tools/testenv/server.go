@@ -12,22 +12,29 @@ import (
 // startLimit bounds a server's start; a busy machine needs a small part of it.
 const startLimit = 2 * time.Minute
 
-// program is a kind of server: what differs from one to another. A value of it is for one server.
+// program is a kind of server that runs as a process: what differs from one to another. A value of
+// it is for one server.
 type program interface {
 	// name is how messages call it.
 	name() string
-	// advice says how to get one.
-	advice() string
 	// endpoint is what clients are told of a server at the address, a host:port.
 	endpoint(address string) string
 	// healthy asks the server whether it serves.
 	healthy(ctx context.Context, endpoint string) error
+	// local plans a process at the address that keeps all it has in dir, and prepares dir.
+	local(ctx context.Context, version, dir, address string) (local, error)
+}
+
+// store is a program that also runs in a container. An empty version is its default.
+type store interface {
+	program
+
+	// advice says how to get one.
+	advice() string
 	// images are the places of an image: the one that `make images` builds, and official ones.
 	images(version string) (built string, official []string)
 	// contained plans a container that clients reach at the endpoint.
 	contained(endpoint string) contained
-	// local plans a process at the address that keeps all it has in dir, and prepares dir.
-	local(ctx context.Context, version, dir, address string) (local, error)
 }
 
 // host is one server, wherever it runs. Stopping or killing what does not run is no error.
@@ -55,7 +62,7 @@ type Node struct {
 
 // startNode starts a private server that is removed when the test ends. Addresses in the environment
 // do not count here: a server of someone else's must not be killed.
-func startNode(t T, s settings, p program) Node {
+func startNode(t T, s settings, p store) Node {
 	t.Helper()
 	if s.way == wayAddress {
 		s.way = ""
@@ -139,20 +146,20 @@ func (s *shared[S]) stop() {
 }
 
 // launch starts a server by the first way that is allowed and works.
-func launch(ctx context.Context, s settings, p program) (host, error) {
+func launch(ctx context.Context, s settings, p store) (host, error) {
 	ways := []struct {
 		name string
-		open func(context.Context, string, program) (host, error)
+		open func() (host, error)
 	}{
-		{wayDocker, newContainer},
-		{wayLocal, newProcess},
+		{wayDocker, func() (host, error) { return newContainer(ctx, s.version, p) }},
+		{wayLocal, func() (host, error) { return newProcess(ctx, s.version, p) }},
 	}
 	failed := fmt.Errorf("no %s for this test: %s", p.name(), p.advice())
 	for _, way := range ways {
 		if !s.allows(way.name) {
 			continue
 		}
-		h, err := way.open(ctx, s.version, p)
+		h, err := way.open()
 		if err == nil {
 			if err = start(ctx, p, h); err == nil {
 				return h, nil
