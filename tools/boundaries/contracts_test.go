@@ -137,6 +137,10 @@ func TestVariableRuleFindsPlantedFaults(t *testing.T) {
 			t.Errorf("%s: found %q, want one finding", name, got)
 		}
 	}
+	key := contract{Path: "C5.md", Text: "| key | `" + three + "` |\n" + document(rows).Text}
+	if got := undocumentedVariables(key, append(sources, source{Path: "b.go", Text: []byte(`"` + three + `=x"`)})); len(got) != 0 {
+		t.Errorf("a variable of a key: found %q", got)
+	}
 	script := source{Path: "run.sh", Text: []byte("x=${" + three + ":-3} $" + two)}
 	if got := undocumentedVariables(document(rows), append(sources, script)); len(got) != 1 {
 		t.Errorf("a variable of a script: found %q, want one finding", got)
