@@ -29,7 +29,8 @@ SELECT current_setting('server_version_num')::int AS version, current_setting('s
        current_setting('IntervalStyle') AS interval_style, current_setting('DateStyle') AS date_style,
        current_setting('synchronous_standby_names') <> '' AS synchronous_standby,
        (SELECT count(*) FROM pg_stat_replication) AS standbys,
-       ` + lastToken + ` AS last_token, m.floor, clock_timestamp() AS now
+       ` + lastToken + ` AS last_token, m.floor,
+       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
   FROM fencelock.lock_meta m`
 
 // facts are the answer.
@@ -46,7 +47,8 @@ type facts struct {
 	SynchronousStandby bool
 	Standbys           int64
 	LastToken, Floor   int64
-	Now                time.Time
+	// Now is the database's time, in microseconds since 1970: readable whatever its DateStyle.
+	Now int64
 }
 
 // check refuses a database that is not safe to keep locks in, and sets this server's idea of its clock.
@@ -63,7 +65,7 @@ func (s *Store) check(ctx context.Context) error {
 			return err
 		}
 		if trip := end - start; i == 0 || trip < quickest {
-			quickest, sent, received, shown = trip, start, end, f.Now
+			quickest, sent, received, shown = trip, start, end, time.UnixMicro(f.Now)
 		}
 	}
 	s.clock.observe(sent, received, shown)
@@ -124,8 +126,8 @@ func (s *Store) judge(f *facts) error {
 		return unsafeSetting("synchronous_commit is off: a crash can undo grants, and give their tokens again")
 	case f.Isolation != readCommitted:
 		return unsafeSetting("default_transaction_isolation is %q; locks need %q", f.Isolation, readCommitted)
-	case f.IntervalStyle != "postgres" || !strings.HasPrefix(f.DateStyle, "ISO"):
-		return unsafeSetting("IntervalStyle is %q and DateStyle %q; this server reads \"postgres\" and \"ISO\" only",
+	case s.pools.pooler && (f.IntervalStyle != "postgres" || !strings.HasPrefix(f.DateStyle, "ISO")):
+		return unsafeSetting("IntervalStyle is %q and DateStyle %q; behind a pooler this server reads \"postgres\" and \"ISO\" only",
 			f.IntervalStyle, f.DateStyle)
 	}
 	alone := f.Standbys > 0 && (!f.SynchronousStandby || f.SynchronousCommit == "local")

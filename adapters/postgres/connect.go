@@ -37,6 +37,8 @@ type pools struct {
 	work, beats *pgxpool.Pool
 	// listening is how to open the connection that listens; nil where there is no direct way.
 	listening *pgx.ConnConfig
+	// pooler: the pools lead through a transaction pooler; times then come as text.
+	pooler bool
 	// unreplicated: the last check saw standbys and none of them synchronous.
 	unreplicated atomic.Bool
 }
@@ -47,10 +49,7 @@ func openPools(ctx context.Context, access Access) (*pools, error) {
 	if err != nil {
 		return nil, err
 	}
-	work.MaxConns = max(work.MaxConns, minWorkers)
-	beats := work.Copy()
-	beats.MaxConns, beats.MinConns, beats.MinIdleConns = beatConnections, beatConnections, 0
-	p := &pools{}
+	p := &pools{pooler: access.Pooler}
 	switch {
 	case access.ListenURL != "":
 		direct, err := configure("postgres listen URL", access.ListenURL, false)
@@ -61,10 +60,10 @@ func openPools(ctx context.Context, access Access) (*pools, error) {
 	case !access.Pooler:
 		p.listening = work.ConnConfig.Copy()
 	}
-	if p.listening != nil {
-		// It is idle most of the time, so there is nothing to cancel.
-		p.listening.BuildContextWatcherHandler = nil
-	}
+	work.MaxConns = max(work.MaxConns, minWorkers)
+	outlast(work)
+	beats := work.Copy()
+	beats.MaxConns, beats.MinConns, beats.MinIdleConns = beatConnections, beatConnections, 0
 	if p.work, err = pgxpool.NewWithConfig(ctx, work); err != nil {
 		return nil, translate(err, reads)
 	}
@@ -120,16 +119,20 @@ func configure(name, text string, pooler bool) (*pgxpool.Config, error) {
 	} else {
 		conn.RuntimeParams["default_transaction_isolation"] = readCommitted
 	}
-	conn.OnNotice = noteUnconfirmed
-	conn.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
-		// A cancelled call must not cost a connection: callers give up often, and making one is slow.
+	return config, nil
+}
+
+// outlast makes the connections of a pool outlast the calls that use them: callers give up often, and connections are slow to
+// make. Those that the network has swallowed are given up soon.
+func outlast(config *pgxpool.Config) {
+	config.ConnConfig.OnNotice = noteUnconfirmed
+	config.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelPatience}
 	}
 	config.BeforeConnect = hurry
 	if config.PingTimeout == 0 {
 		config.PingTimeout = cancelPatience
 	}
-	return config, nil
 }
 
 // unreadable says why a URL cannot be read without showing a password: where even the URL's parts are uncertain, anything in
