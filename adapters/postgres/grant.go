@@ -27,7 +27,7 @@ const endGrant = `session = NULL, request_id = NULL, granted_at = NULL, metadata
 const known = "greatest($12::bigint, v.token, v.floor)"
 
 // behind is the condition that the store would give tokens again that are known to be given.
-const behind = "(SELECT q.last_value < " + known + " FROM fencelock.fencing_token_seq q)"
+const behind = "(" + lastToken + " < " + known + ")"
 
 // endLapsed ends a grant whose lease has lapsed, so that it stays over for everyone who is told so, whatever the clock will show.
 // It gives the relation "lapsed", and tells the servers.
