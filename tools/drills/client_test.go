@@ -20,13 +20,17 @@ const deathLag = 2 * time.Second
 
 func TestFrozenClientLosesItsSessionInTime(t *testing.T) {
 	t.Parallel()
+	on(t, each(), frozenClientLosesItsSessionInTime)
+}
+
+func frozenClientLosesItsSessionInTime(t *testing.T, store drills.Store) {
 	const ttl = 4 * time.Second
-	s := startServer(t, t.TempDir(), "")
-	network := observe(t, s.addr)
+	s := startServer(t, store)
+	network := observe(t, s.Addr)
 	holder := drills.Start(t, nil, programs.Path(t, "lockctl"), "--server", "http://"+network.addr,
 		"run", "--key", "hot", "--ttl", ttl.String(), "--", "sh", "-c", "echo holding; exec sleep 1000")
 	holder.AwaitOutput(t, "holding")
-	waiter := openSession(t, dial(t, s.url()), "waiter", ttl)
+	waiter := openSession(t, dial(t, s.URL()), "waiter", ttl)
 	granted := make(chan time.Time, 1)
 	go func() {
 		if _, err := waiter.Acquire(t.Context(), "hot", client.WithWait(patience)); err != nil {
@@ -89,18 +93,22 @@ func (o *observer) Write(b []byte) (int, error) {
 
 func TestClientDeclaresLossBeforeTheStoreFreesTheLock(t *testing.T) {
 	t.Parallel()
+	on(t, each(), clientDeclaresLossBeforeTheStoreFreesTheLock)
+}
+
+func clientDeclaresLossBeforeTheStoreFreesTheLock(t *testing.T, store drills.Store) {
 	const ttl = 5 * time.Second
 	faults := map[string]func(*testenv.Proxy){
 		"answers are dropped": func(p *testenv.Proxy) { p.HoldAnswers() },
 		"answers are late":    func(p *testenv.Proxy) { p.Delay(ttl) },
 		"network is cut":      func(p *testenv.Proxy) { p.Cut() },
 	}
-	s := startServer(t, t.TempDir(), "")
+	s := startServer(t, store)
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			key := strings.ReplaceAll(name, " ", "-")
-			network := testenv.NewProxy(t, s.addr)
+			network := testenv.NewProxy(t, s.Addr)
 			held, err := openSession(t, dial(t, "http://"+network.Addr), "holder", ttl).Acquire(t.Context(), key)
 			if err != nil {
 				t.Fatalf("acquire: %v", err)
@@ -110,7 +118,7 @@ func TestClientDeclaresLossBeforeTheStoreFreesTheLock(t *testing.T) {
 				<-held.Context().Done()
 				lost <- clock.Boot{}.Elapsed()
 			}()
-			waiter := openSession(t, dial(t, s.url()), "waiter", ttl)
+			waiter := openSession(t, dial(t, s.URL()), "waiter", ttl)
 			go func() {
 				if _, err := waiter.Acquire(t.Context(), key, client.WithWait(patience)); err != nil {
 					t.Errorf("waiter: %v", err)

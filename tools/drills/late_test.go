@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/adapters/client"
+	"github.com/fencelock/fencelock/tools/drills"
 )
 
 // delayer is a network that keeps the first acquire back, and counts heartbeats once it was let go.
@@ -65,8 +66,12 @@ func (d *delayer) count() int {
 
 func TestLateAcquireLeavesNothingBeyondTwoHeartbeats(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, t.TempDir(), "")
-	target, err := url.Parse(s.url())
+	on(t, each(), lateAcquireLeavesNothingBeyondTwoHeartbeats)
+}
+
+func lateAcquireLeavesNothingBeyondTwoHeartbeats(t *testing.T, store drills.Store) {
+	s := startServer(t, store)
+	target, err := url.Parse(s.URL())
 	if err != nil {
 		t.Fatal(err)
 	}

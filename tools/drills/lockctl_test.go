@@ -31,8 +31,8 @@ func runLocked(t *testing.T, server, key, ttl, wait, script string, args ...stri
 
 func TestLockctlPrintsItsToken(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, t.TempDir(), "")
-	p := runLocked(t, s.url(), "demo", "5s", "0s", "echo token $FENCELOCK_TOKEN of $FENCELOCK_KEY")
+	s := startServer(t, drills.Embedded(t))
+	p := runLocked(t, s.URL(), "demo", "5s", "0s", "echo token $FENCELOCK_TOKEN of $FENCELOCK_KEY")
 	within(t, "lockctl run ends", p.Exited())
 	if p.ExitCode() != 0 || !strings.Contains(p.Output(), "token ") || !strings.Contains(p.Output(), "of demo") {
 		t.Errorf("exit %d, printed %q", p.ExitCode(), p.Output())
@@ -41,8 +41,12 @@ func TestLockctlPrintsItsToken(t *testing.T) {
 
 func TestLossEndsTheWholeGroupBeforeTheNextHolderStarts(t *testing.T) {
 	t.Parallel()
+	on(t, each(), lossEndsTheWholeGroupBeforeTheNextHolderStarts)
+}
+
+func lossEndsTheWholeGroupBeforeTheNextHolderStarts(t *testing.T, store drills.Store) {
 	const ttl = "5s"
-	s := startServer(t, t.TempDir(), "")
+	s := startServer(t, store)
 	faults := map[string]func(*testenv.Proxy, *drills.Process){
 		"network is cut":    func(p *testenv.Proxy, _ *drills.Process) { p.Cut() },
 		"answers are held":  func(p *testenv.Proxy, _ *drills.Process) { p.HoldAnswers() },
@@ -54,14 +58,14 @@ func TestLossEndsTheWholeGroupBeforeTheNextHolderStarts(t *testing.T) {
 			t.Parallel()
 			key := strings.ReplaceAll(name, " ", "-")
 			group := filepath.Join(t.TempDir(), "group")
-			network := testenv.NewProxy(t, s.addr)
+			network := testenv.NewProxy(t, s.Addr)
 			holder := runLocked(t, "http://"+network.Addr, key, ttl, "0s", stubborn, group)
 			holder.AwaitOutput(t, "holding")
 			t.Cleanup(func() { killGroup(group) })
 			if seen, err := exec.CommandContext(t.Context(), "sh", "-c", next, "sh", group).Output(); err != nil || !strings.Contains(string(seen), "GROUP ALIVE") {
 				t.Fatalf("the probe does not see a living group: %q, %v", seen, err)
 			}
-			follower := runLocked(t, s.url(), key, ttl, "60s", next, group)
+			follower := runLocked(t, s.URL(), key, ttl, "60s", next, group)
 			eventually(t, "the next holder stands in line", func() bool {
 				return dig(post(t, s, "LockService/Inspect", `{"key":"`+key+`"}`), "waiters") == 1.0
 			})
@@ -87,12 +91,12 @@ func killGroup(file string) {
 
 func TestTermReleasesOnlyAfterTheChildHasEnded(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, t.TempDir(), "")
+	s := startServer(t, drills.Embedded(t))
 	done := filepath.Join(t.TempDir(), "done")
-	holder := runLocked(t, s.url(), "slow", "10s", "0s",
+	holder := runLocked(t, s.URL(), "slow", "10s", "0s",
 		`trap 'sleep 1; echo ended > "$1"; exit 7' TERM; echo holding; while :; do sleep 0.1; done`, done)
 	holder.AwaitOutput(t, "holding")
-	waiter := openSession(t, dial(t, s.url()), "waiter", 10*time.Second)
+	waiter := openSession(t, dial(t, s.URL()), "waiter", 10*time.Second)
 	ended := make(chan bool, 1)
 	go func() {
 		if _, err := waiter.Acquire(t.Context(), "slow", client.WithWait(patience)); err != nil {

@@ -2,9 +2,9 @@ package drills_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -18,7 +18,14 @@ const patience = 90 * time.Second
 
 var programs *drills.Programs
 
+// atOnce is how many drills go on at the same time. They wait for sessions to die, and hardly compute.
+const atOnce = "6"
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", atOnce); err != nil {
+		panic(err)
+	}
 	var err error
 	if programs, err = drills.NewPrograms(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -29,29 +36,33 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// server is one running lock server.
-type server struct {
-	*drills.Process
-
-	addr string
+// startServer runs a lock server over the store and returns when it says that it is ready.
+func startServer(t *testing.T, store drills.Store) *drills.Server {
+	t.Helper()
+	return programs.StartServer(t, store)
 }
 
-func (s *server) url() string { return "http://" + s.addr }
+// kind is a kind of store.
+type kind struct {
+	name string
+	open func(drills.T) drills.Store
+}
 
-// startServer runs a lock server with its data under dir, or on the given
-// etcd where endpoints is not empty, and returns when it says that it is ready.
-func startServer(t *testing.T, dir, endpoints string, args ...string) *server {
+// each are the stores for a drill with one server.
+func each() []kind { return []kind{{"etcd", drills.Embedded}, {"postgres", drills.Postgres}} }
+
+// common are the stores for a drill with several servers.
+func common() []kind { return []kind{{"etcd", drills.Etcd}, {"postgres", drills.Postgres}} }
+
+// on runs the same drill on stores of all kinds.
+func on(t *testing.T, kinds []kind, drill func(t *testing.T, store drills.Store)) {
 	t.Helper()
-	s := &server{addr: testenv.FreeAddress(t)}
-	args = append([]string{
-		"--server.addr=" + s.addr, "--admin.addr=" + testenv.FreeAddress(t), "--etcd.data-dir=" + filepath.Join(dir, "data"),
-	}, args...)
-	if endpoints != "" {
-		args = append(args, "--lock.backend=etcd", "--etcd.endpoints="+endpoints)
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			drill(t, k.open(t))
+		})
 	}
-	s.Process = drills.Start(t, nil, programs.Path(t, "lockserver"), args...)
-	s.AwaitOutput(t, "lockserver ready: rpc http://"+s.addr)
-	return s
 }
 
 // dial returns an SDK client of the endpoints, closed with the test.
@@ -73,7 +84,8 @@ func openSession(t *testing.T, c *client.Client, owner string, ttl time.Duration
 		t.Fatalf("open session of %s: %v", owner, err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		// Where its server is dead or cut off, the session dies by itself, and the test need not wait for that.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_, _ = s.Close(ctx)
 	})

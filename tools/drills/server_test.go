@@ -16,7 +16,7 @@ import (
 	"github.com/fencelock/fencelock/adapters/client"
 	fencelockv1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
 	"github.com/fencelock/fencelock/core/lock"
-	"github.com/fencelock/fencelock/tools/testenv"
+	"github.com/fencelock/fencelock/tools/drills"
 
 	"connectrpc.com/connect"
 )
@@ -24,29 +24,40 @@ import (
 // readyLimit is what the README promises for a start.
 const readyLimit = 5 * time.Second
 
+// TestServerIsReadySoonAndTokensRiseOverKill is not parallel: the promise is about a machine that does nothing else.
 func TestServerIsReadySoonAndTokensRiseOverKill(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
+	store := drills.Embedded(t)
 	programs.Path(t, "lockserver")
 	begin := time.Now()
-	first := startServer(t, dir, "")
+	first := startServer(t, store)
 	took := time.Since(begin)
 	t.Logf("ready after %v", took)
 	if took > readyLimit {
 		t.Errorf("ready after %v, promised %v", took, readyLimit)
 	}
+	tokensRiseOverKill(t, store, first)
+}
+
+func TestTokensRiseOverKillOnADatabase(t *testing.T) {
+	t.Parallel()
+	store := drills.Postgres(t)
+	tokensRiseOverKill(t, store, startServer(t, store))
+}
+
+func tokensRiseOverKill(t *testing.T, store drills.Store, first *drills.Server) {
+	t.Helper()
 	before := grantOnce(t, first, "demo")
 	first.Kill()
-	second := startServer(t, dir, "")
+	second := startServer(t, store)
 	if after := grantOnce(t, second, "demo"); after <= before {
 		t.Errorf("token %d after the kill, %d before", after, before)
 	}
 }
 
 // grantOnce acquires the key and leaves the session to die, as a killed client would.
-func grantOnce(t *testing.T, s *server, key string) lock.Token {
+func grantOnce(t *testing.T, s *drills.Server, key string) lock.Token {
 	t.Helper()
-	session := openSession(t, dial(t, s.url()), "drill", 2*time.Second)
+	session := openSession(t, dial(t, s.URL()), "drill", 2*time.Second)
 	held, err := session.Acquire(t.Context(), key, client.WithWait(patience))
 	if err != nil {
 		t.Fatalf("acquire: %v", err)
@@ -56,7 +67,7 @@ func grantOnce(t *testing.T, s *server, key string) lock.Token {
 
 func TestPlainHTTPNeedsNoSDK(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, t.TempDir(), "")
+	s := startServer(t, drills.Embedded(t))
 	opened := post(t, s, "SessionService/OpenSession", `{"owner":"me","ttl":"10s"}`)
 	id, _ := dig(opened, "session", "id").(string)
 	if len(id) != 32 {
@@ -84,9 +95,9 @@ func TestPlainHTTPNeedsNoSDK(t *testing.T) {
 }
 
 // post sends one JSON call and returns the JSON answer.
-func post(t *testing.T, s *server, method, body string) map[string]any {
+func post(t *testing.T, s *drills.Server, method, body string) map[string]any {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url()+"/fencelock.v1."+method, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL()+"/fencelock.v1."+method, strings.NewReader(body))
 	if err != nil {
 		t.Fatalf("make request: %v", err)
 	}
@@ -121,14 +132,14 @@ func dig(v any, path ...string) any {
 
 func TestGrpcurlWorksThroughReflection(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, t.TempDir(), "")
-	listed := grpcurl(t, "-plaintext", s.addr, "list")
+	s := startServer(t, drills.Embedded(t))
+	listed := grpcurl(t, "-plaintext", s.Addr, "list")
 	for _, service := range []string{"fencelock.v1.LockService", "fencelock.v1.SessionService", "fencelock.v1.AdminService", "grpc.health.v1.Health"} {
 		if !strings.Contains(listed, service) {
 			t.Errorf("%s is not listed in:\n%s", service, listed)
 		}
 	}
-	opened := grpcurl(t, "-plaintext", "-d", `{"owner":"me"}`, s.addr, "fencelock.v1.SessionService/OpenSession")
+	opened := grpcurl(t, "-plaintext", "-d", `{"owner":"me"}`, s.Addr, "fencelock.v1.SessionService/OpenSession")
 	if !strings.Contains(opened, `"ttl": "15s"`) {
 		t.Errorf("open session through grpcurl:\n%s", opened)
 	}
@@ -150,11 +161,12 @@ func grpcurl(t *testing.T, args ...string) string {
 
 func TestTwoServersShareSessionsAndOneMayDie(t *testing.T) {
 	t.Parallel()
-	endpoints := strings.Join(testenv.Etcd(t).Endpoints, ",")
-	prefix := "--etcd.prefix=" + t.Name() + strconv.FormatInt(time.Now().UnixNano(), 36) + "/"
-	a := startServer(t, t.TempDir(), endpoints, prefix)
-	b := startServer(t, t.TempDir(), endpoints, prefix)
-	onA, onB := dial(t, a.url()), dial(t, b.url())
+	on(t, common(), twoServersShareSessionsAndOneMayDie)
+}
+
+func twoServersShareSessionsAndOneMayDie(t *testing.T, store drills.Store) {
+	a, b := startServer(t, store), startServer(t, store)
+	onA, onB := dial(t, a.URL()), dial(t, b.URL())
 	ctx := t.Context()
 	opened, err := onA.Sessions().OpenSession(ctx, connect.NewRequest(&fencelockv1.OpenSessionRequest{Owner: "roamer"}))
 	if err != nil {
