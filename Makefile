@@ -25,8 +25,16 @@ help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
 		/^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# The URL goes by the environment: arguments can be seen by everybody on the machine.
+ifdef BACKEND
+run: export FENCELOCK_LOCK_BACKEND := $(BACKEND)
+endif
+ifdef POSTGRES_URL
+run: export FENCELOCK_POSTGRES_URL := $(value POSTGRES_URL)
+endif
+
 .PHONY: run
-run: ## Start a lock server on 127.0.0.1:8470 with an embedded etcd under ./fencelock-data.
+run: ## Start a lock server on 127.0.0.1:8470 with an embedded etcd under ./fencelock-data (or BACKEND=postgres POSTGRES_URL=postgres://…).
 	go run ./apps/lockserver
 
 .PHONY: build
@@ -48,12 +56,21 @@ test-module: ## Run the tests of one module as it stands alone (MODULE=adapters/
 e2e: images-if-docker ## Run the tests that start the real programs.
 	go test $(TESTFLAGS) ./apps/... ./tools/drills/...
 
+# What the report does with the document: -check or -write.
+PARITY_DOCUMENT := -check
+
+.PHONY: fix-parity
+fix-parity: PARITY_DOCUMENT := -write
+fix-parity: parity ## Run the parity suite on every backend and write docs/parity.md.
+
 .PHONY: parity
-parity: images-if-docker ## Run the parity suite on every backend and compare what ran.
+parity: images-if-docker ## Run the parity suite on every backend and compare with docs/parity.md; `make fix-parity` writes it.
 	@mkdir -p bin/parity
 	-@go test $(TESTFLAGS) -json -run '^TestReference$$' ./contracts/parity >bin/parity/reference.json
 	-@go test $(TESTFLAGS) -json -run '^TestParity$$' ./adapters/etcd >bin/parity/etcd.json
-	go run ./contracts/parity/report reference=bin/parity/reference.json etcd=bin/parity/etcd.json
+	-@go test $(TESTFLAGS) -json -run '^TestParity$$' ./adapters/postgres >bin/parity/postgres.json
+	go run ./contracts/parity/report $(PARITY_DOCUMENT) docs/parity.md \
+		reference=bin/parity/reference.json etcd=bin/parity/etcd.json postgres=bin/parity/postgres.json
 
 .PHONY: bench
 bench: ## Measure, and print what was measured (ARGS=...; default: wake).

@@ -105,7 +105,7 @@ func (c Config) checkEtcd() error {
 
 func (c Config) checkPostgres() error {
 	if c.PostgresURL == "" {
-		return fmt.Errorf("postgres.url: must be set where lock.backend is postgres")
+		return fmt.Errorf("postgres.url: must be set where lock.backend is postgres, best by the variable %s", Variable("postgres.url"))
 	}
 	if err := checkURL("postgres.url", c.PostgresURL); err != nil {
 		return err
