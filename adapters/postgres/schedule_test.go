@@ -16,14 +16,18 @@ type foreign struct {
 	tx    pgx.Tx
 }
 
-// begin opens a transaction and carries a statement out in it. It ends with the test at the latest.
+// begin opens a transaction, on a connection of its own, and carries a statement out in it. It ends with the test at the latest.
 func (p *place) begin(sql string, args ...any) *foreign {
 	p.t.Helper()
-	tx, err := p.raw.Begin(p.t.Context())
+	conn, err := pgx.ConnectConfig(p.t.Context(), p.raw.Config().ConnConfig)
+	if err != nil {
+		p.t.Fatalf("connect: %v", err)
+	}
+	p.t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(p.t.Context())) })
+	tx, err := conn.Begin(p.t.Context())
 	if err != nil {
 		p.t.Fatalf("begin: %v", err)
 	}
-	p.t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(p.t.Context())) })
 	f := &foreign{place: p, tx: tx}
 	f.exec(sql, args...)
 	return f
@@ -57,10 +61,23 @@ func (p *place) lockSession(s lock.Session) *foreign { return p.begin(lockSessio
 // waits waits until so many backends of the place's database wait for a row.
 func (p *place) waits(t *testing.T, n int) {
 	t.Helper()
-	eventually(t, "backends wait for a row", func() bool {
-		return one[int](p, `SELECT count(*) FROM pg_stat_activity
- WHERE datname = current_database() AND wait_event_type = 'Lock'`) == n
+	eventually(t, "backends wait for a row", func() bool { return p.waiting() == n })
+}
+
+// waitsUnless waits until a backend waits for a row, or the call has been answered; it reports which.
+func (p *place) waitsUnless(t *testing.T, answered func() bool) (waits bool) {
+	t.Helper()
+	eventually(t, "a backend waits for a row", func() bool {
+		waits = p.waiting() == 1
+		return waits || answered()
 	})
+	return waits
+}
+
+// waiting counts the backends of the place's database that wait for a row.
+func (p *place) waiting() int {
+	p.t.Helper()
+	return one[int](p, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 }
 
 // expire lets the life of a session be over for a minute, in the database's clock.
