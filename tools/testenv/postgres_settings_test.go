@@ -144,3 +144,24 @@ func TestNothingIsLeftOfAKilledPostgres(t *testing.T) {
 		}
 	}
 }
+
+// The watcher does this when the test process is gone: nobody has stopped the server then.
+func TestWatcherEndsTheServerThatRuns(t *testing.T) {
+	t.Setenv(envWay, wayLocal)
+	h, err := launch(t.Context(), readSettings("", ""), newPostgres(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := h.(*process)
+	running := p.running
+	if err := p.watcher.stop(); err != nil {
+		t.Fatal(err)
+	}
+	// At once: one whose folder is gone ends by itself, but later.
+	if server, _, err := running.family(); err != nil || server.state != 'Z' {
+		t.Fatalf("the watcher has done its work, the server is in state %c (%v)", server.state, err)
+	}
+	if _, err := os.Stat(p.dir); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("its folder is there: %v", err)
+	}
+}
