@@ -1,10 +1,16 @@
 package postgres_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/fencelock/fencelock/adapters/postgres"
+	"github.com/fencelock/fencelock/core/clock"
+	"github.com/fencelock/fencelock/core/lock"
+	"github.com/fencelock/fencelock/tools/testenv"
 )
 
 // hand is a clock that a test moves, and beside it the database's, which can be set and can run wrong.
@@ -182,7 +188,7 @@ func TestClockSmallStepsAddUp(t *testing.T) {
 			w.set(size)
 			total += w.second()
 		}
-		if total*size.Abs() >= 0 && total.Abs() < time.Second || (total > 0) != (size > 0) {
+		if total.Abs() < time.Second || (total > 0) != (size > 0) {
 			t.Errorf("set three times by %v counts as a step of %v", size, total)
 		}
 		_, quiet, _ := w.Reading()
@@ -207,12 +213,87 @@ func TestClockLateSamplesAreHarmless(t *testing.T) {
 	t.Parallel()
 	w := newWatch(t)
 	w.sample(0, 0)
+	w.set(500 * time.Millisecond)
 	w.pass(time.Second)
 	sent, shown := w.now, w.wall
 	w.pass(5 * time.Second)
 	w.sample(0, 0)
+	before := w.lag()
 	if step := w.Observe(sent, sent+time.Millisecond, shown); step != 0 {
 		t.Errorf("a late sample counts as a step of %v", step)
 	}
-	w.expect("lag", w.lag(), 0, time.Millisecond)
+	w.expect("lag", w.lag(), before, before)
+}
+
+// TestLivesThatAreOver: the condition of every statement, as the database judges it. Times are relative to its clock.
+func TestLivesThatAreOver(t *testing.T) {
+	t.Parallel()
+	pool := raw(t, testenv.Postgres(t).Database(t))
+	const span = 15 * time.Second
+	for _, c := range []struct {
+		what                      string
+		since                     time.Duration
+		estimate, quiet, watching time.Duration
+		want                      bool
+	}{
+		{"alive", -5 * time.Second, 0, never, never, false},
+		{"past its end", -time.Minute, 0, never, never, true},
+		{"past its end, but the clock was set forward, and this server does not know yet", -time.Hour, -time.Hour, never, never, false},
+		{"past its end, and the clock was set lately", -time.Minute, 0, span - 1, span - 1, false},
+		{"past its end, and the clock was set long ago", -time.Minute, 0, span, span, true},
+		{"of a future that is past, and has been watched for long", time.Hour, 0, span, span, true},
+		{"of a future that is past, seen by a server that was just started", time.Hour, 0, never, span - 1, false},
+		{"alive, but the clock was set back, and this server does not know yet", time.Hour, time.Hour + time.Second, never, never, false},
+		{"alive, but the clock was set back since this server has read its own", time.Hour, time.Hour - time.Second, never, never, false},
+		{"before the first observation", -time.Hour, -never, 0, 0, false},
+	} {
+		var got bool
+		err := pool.QueryRow(t.Context(), "SELECT "+postgres.Over("x.since", "x.till")+
+			" FROM (SELECT now() + $4::interval AS since, now() + $4::interval + $5::interval AS till) AS x",
+			databaseNow(t, pool).Add(c.estimate), c.quiet, c.watching, c.since, span).Scan(&got)
+		if err != nil || got != c.want {
+			t.Errorf("%s: over is %v, %v, want %v", c.what, got, err, c.want)
+		}
+	}
+}
+
+func databaseNow(t *testing.T, pool *pgxpool.Pool) (now time.Time) {
+	t.Helper()
+	if err := pool.QueryRow(t.Context(), "SELECT clock_timestamp()").Scan(&now); err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+// ahead is a clock that a test moves ahead.
+type ahead struct {
+	clock.Boot
+
+	by atomic.Int64
+}
+
+func (a *ahead) Elapsed() time.Duration { return a.Boot.Elapsed() + time.Duration(a.by.Load()) }
+
+// TestClockSetBackKillsNobody: the database's clock goes back by an hour. To this server that is the same as all times in the
+// database, and its own, going ahead.
+func TestClockSetBackKillsNobody(t *testing.T) {
+	t.Parallel()
+	own, cfg := &ahead{}, config()
+	cfg.Clock = own
+	p := placeAt(t, postgres.Access{URL: testenv.Postgres(t).Database(t)}, cfg)
+	session, other := p.open(lock.DefaultTTL), p.open(lock.DefaultTTL)
+	held := p.grab("a", session)
+	p.exec("UPDATE fencelock.lock_session SET renewed_at = renewed_at + interval '1 h', expires_at = expires_at + interval '1 h'")
+	own.by.Store(int64(time.Hour))
+	a, err := p.TryInsert(t.Context(), request(held.Key, other.ID))
+	if err != nil || a.Granted || a.Holder.Token != held.Token {
+		t.Errorf("acquire of a held key: %+v, %v", a, err)
+	}
+	p.hears(postgres.ClockStepped)
+	for _, id := range []lock.SessionID{session.ID, other.ID} {
+		if _, err := p.Heartbeat(t.Context(), id); err != nil {
+			t.Errorf("heartbeat: %v", err)
+		}
+	}
+	p.release(held)
 }

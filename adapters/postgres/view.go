@@ -10,11 +10,13 @@ import (
 // over is the SQL condition that a life from since until a moment has ended by the clock: both the database's clock and
 // this server's estimate of it have passed that moment. $1 to $3 are a [reading]. Neither counts while the
 // clock has stepped within such a life's length: then who is alive gets the time to say so. A life that
-// begins in the future began before the clock was set back and was not renewed since.
+// begins in the future, by both clocks, began before the clock was set back and was not renewed since. Where only the
+// database's clock says so it was set back just now, and this server does not know yet for how long nobody has renewed
+// anything; its estimate may be older by as long as a statement waits for a row.
 func over(since, until string) string {
 	span := "(" + until + " - " + since + ")"
 	return "(" + until + " <= least(clock_timestamp(), $1::timestamptz) AND " + span + " <= $2::interval" +
-		" OR " + since + " > clock_timestamp() + interval '1 second' AND " + span + " <= $3::interval)"
+		" OR " + since + " > greatest(clock_timestamp(), $1::timestamptz) + interval '2 seconds' AND " + span + " <= $3::interval)"
 }
 
 // left is the SQL expression of what is left of such a life; null where that is unknown, since the clock was set back.

@@ -172,6 +172,15 @@ func TestEmptyDatabaseIsBelowTheFirstToken(t *testing.T) {
 	if g := p.grab("a", p.open(lock.MaxTTL)); g.Token <= 1 || g.Token <= raised.Floor {
 		t.Errorf("token %d after token 1 and a floor of %d", g.Token, raised.Floor)
 	}
+	path := filepath.Join(t.TempDir(), "watermark")
+	other := healthy.marked(path)
+	raised = other.raise(1000)
+	if err := other.Close(); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+	if got := readToken(t, path); got < raised.Floor {
+		t.Errorf("the file holds %d after a floor of %d", got, raised.Floor)
+	}
 
 	lived := newPlace(t)
 	session := lived.open(lock.MaxTTL)
