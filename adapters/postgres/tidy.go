@@ -46,9 +46,9 @@ WITH entry AS MATERIALIZED (
 ),
 ended AS (
   UPDATE fencelock.lock_entry e SET ` + endGrant + ` FROM entry x WHERE e.namespace = x.namespace AND e.key = x.key
-),
-told AS MATERIALIZED (SELECT ` + tellLapsed("x") + ` FROM entry x)
-SELECT FROM told`
+  RETURNING x.namespace, x.key, x.session, x.token
+)
+SELECT ` + tellLapsed("ended") + ` FROM ended`
 
 // endOrphans ends the grants of sessions that have ended. That is final, so the sessions need no lock.
 const endOrphans = `

@@ -1,0 +1,210 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencelock/fencelock/adapters/postgres"
+	"github.com/fencelock/fencelock/core/lock"
+	"github.com/fencelock/fencelock/core/port"
+	"github.com/fencelock/fencelock/tools/testenv"
+)
+
+// listeners are the backends that listen in the place's database, but for the one at hand.
+const listeners = `SELECT pid FROM pg_stat_activity WHERE query = 'LISTEN fencelock' AND datname = current_database() AND pid <> pg_backend_pid()`
+
+// apart is a place whose Store listens through a proxy, and does all else directly.
+func apart(t *testing.T) (*place, *testenv.Proxy) {
+	t.Helper()
+	url := testenv.Postgres(t).Database(t)
+	proxy := testenv.NewProxy(t, address(t, url))
+	return placeAt(t, postgres.Access{URL: url, ListenURL: through(t, url, proxy)}, config()), proxy
+}
+
+// waiterOf sets a waiter up whose Store listens, and from whom no wake is pending.
+func (p *place) waiterOf(t *testing.T, name string) (port.Wake, lock.Grant) {
+	t.Helper()
+	g := p.grab(name, p.open(lock.MaxTTL))
+	w := wait(t, p.Store, g.Key, p.open(lock.MaxTTL))
+	p.caughtUp(t, p.Store)
+	drained(w)
+	return w, g
+}
+
+// TestReleaseWhileNobodyListensWakes: the listener is killed and cannot come back before the release. Its next life looks for
+// itself.
+func TestReleaseWhileNobodyListensWakes(t *testing.T) {
+	t.Parallel()
+	p, proxy := apart(t)
+	other := p.another()
+	w, g := p.waiterOf(t, "killed")
+	p.exec("SELECT pg_terminate_backend(pid) FROM (" + listeners + ") AS q")
+	proxy.Cut()
+	if ok, err := other.DeleteIfOwner(t.Context(), g.Key, g.Session, g.Token); !ok || err != nil {
+		t.Fatalf("release: %v, %v", ok, err)
+	}
+	quiet(t, "a notification that nobody could hear", w)
+	proxy.Heal()
+	fires(t, "a release while nobody listened", w)
+	if i := p.hears(postgres.ListenerRestarted); i.Err == nil {
+		t.Error("the incident does not say why")
+	}
+}
+
+// TestNaiveListenerMissesTheRelease is what the listener does not do: connect again, and go on.
+func TestNaiveListenerMissesTheRelease(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	listen := func() *pgx.Conn {
+		t.Helper()
+		conn, err := pgx.Connect(t.Context(), p.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+		if _, err := conn.Exec(t.Context(), "LISTEN fencelock"); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	naive := listen()
+	w, g := p.waiterOf(t, "missed")
+	p.exec("SELECT pg_terminate_backend($1)", naive.PgConn().PID())
+	for {
+		if _, err := naive.WaitForNotification(t.Context()); err != nil {
+			break
+		}
+	}
+	p.release(g)
+	fires(t, "a release", w)
+	naive = listen()
+	p.exec("SELECT pg_notify('fencelock', 'the next one')")
+	if n, err := naive.WaitForNotification(t.Context()); err != nil || n.Payload != "the next one" {
+		t.Errorf("it hears %+v, %v: the release was not missed, and the test above shows nothing", n, err)
+	}
+}
+
+// TestSilentConnectionIsReplaced: its other end has vanished, and nothing says so.
+func TestSilentConnectionIsReplaced(t *testing.T) {
+	t.Parallel()
+	p, proxy := apart(t)
+	other := p.another()
+	w, g := p.waiterOf(t, "silent")
+	proxy.HoldAnswers()
+	proxy.HoldRequests()
+	if ok, err := other.DeleteIfOwner(t.Context(), g.Key, g.Session, g.Token); !ok || err != nil {
+		t.Fatalf("release: %v, %v", ok, err)
+	}
+	p.hears(postgres.NotListening) // it has noticed, and found no other way
+	quiet(t, "a notification that was swallowed", w)
+	proxy.Cut() // what is held back is lost
+	proxy.ReleaseAnswers()
+	proxy.ReleaseRequests()
+	proxy.Heal()
+	fires(t, "a release while the connection was dead", w)
+	p.hears(postgres.ListenerRestarted)
+}
+
+// TestWithoutADirectConnection: a waiter is woken by what its own Store does, and by nobody else.
+func TestWithoutADirectConnection(t *testing.T) {
+	t.Parallel()
+	p := placeAt(t, postgres.Access{URL: testenv.Postgres(t).Database(t), Pooler: true}, config())
+	other := p.another()
+	p.hears(postgres.NotListening)
+	sub := p.Subscribe()
+	defer sub.Close()
+	if ev := <-sub.Events(); ev.Kind != port.Resync {
+		t.Errorf("the first event is %+v, want a resync", ev)
+	}
+	if n := rows(t, p.raw, listeners+" AND application_name <> ''"); n > 1 {
+		t.Errorf("%d backends listen, want that of the other Store only", n)
+	}
+	holder, waiter := p.open(lock.MaxTTL), p.open(lock.MaxTTL)
+	g := p.grab("local", holder)
+	w := wait(t, p.Store, g.Key, waiter)
+	drained(w) // one is allowed, as the Store has just begun
+	p.release(g)
+	fires(t, "a release by the same Store", w)
+	g = p.grab("local", holder)
+	if _, err := p.TryInsert(t.Context(), request(g.Key, waiter.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := other.DeleteIfOwner(t.Context(), g.Key, g.Session, g.Token); !ok || err != nil {
+		t.Fatalf("release: %v, %v", ok, err)
+	}
+	p.caughtUp(t, other)
+	quiet(t, "a notification without a listener", w)
+}
+
+// TestForeignNotificationsAreNothing: anybody may notify, so what is said must be harmless, and what is nonsense ignored.
+func TestForeignNotificationsAreNothing(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	session := p.open(lock.MaxTTL)
+	g := p.grab("mine", session)
+	sub := p.Subscribe()
+	defer sub.Close()
+	w := wait(t, p.Store, g.Key, p.open(lock.MaxTTL))
+	p.caughtUp(t, p.Store)
+	drained(w)
+	for len(sub.Events()) > 0 {
+		<-sub.Events()
+	}
+	number := one[int64](p, "SELECT id FROM fencelock.lock_session WHERE secret = $1::uuid", session.ID.Reveal())
+	for _, payload := range []string{
+		"", "x", "{", "null", "[]", "7", `"freed"`, "{}", strings.Repeat("[", 7000),
+		`{"kind":"freed"}`, `{"kind":"freed","namespace":"default","key":""}`, `{"kind":"freed","namespace":"DEFAULT","key":"mine"}`,
+		`{"kind":"freed","namespace":"default","key":7}`, `{"kind":"freed","namespace":"default","key":"mi//ne"}`,
+		`{"kind":"unheard of","namespace":"default","key":"mine"}`, `{"kind":7}`,
+		`{"kind":"session_over"}`, `{"kind":"session_over","session":0}`, `{"kind":"session_over","session":-1}`,
+		`{"kind":"session_over","session":"1"}`, `{"kind":"session_over","session":99999999999999999999}`,
+		`{"kind":"lapsed","namespace":"default","key":"other"}`, `{"kind":"revoked"}`, `{"kind":"revoked","revocation":1.5}`,
+	} {
+		p.exec("SELECT pg_notify('fencelock', $1)", payload)
+	}
+	p.caughtUp(t, p.Store)
+	quiet(t, "a payload that says nothing", w)
+	// These look real and are not. The first wakes, as a hint may; nothing is told of any.
+	p.exec("SELECT pg_notify('fencelock', $1)", fmt.Sprintf(`{"kind":"session_over","session":%d}`, number))
+	p.exec("SELECT pg_notify('fencelock', $1)", fmt.Sprintf(
+		`{"kind":"lapsed","namespace":"default","key":"mine","session":%d,"token":%d}`, number, g.Token))
+	dead := p.open(lock.MaxTTL)
+	p.kill(dead.ID)
+	for ev := range sub.Events() {
+		if ev.Kind == port.SessionOver && ev.Session.Equal(dead.ID) {
+			break
+		}
+		t.Errorf("told of %+v", ev)
+	}
+	if _, err := p.Heartbeat(t.Context(), session.ID); err != nil {
+		t.Errorf("heartbeat: %v", err)
+	}
+}
+
+// TestListenerEndsWithItsStore: also where it is at a loss.
+func TestListenerEndsWithItsStore(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*testenv.Proxy){
+		"listening":    func(*testenv.Proxy) {},
+		"cut off":      (*testenv.Proxy).Cut,
+		"left hanging": (*testenv.Proxy).HoldAnswers,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, proxy := apart(t)
+			p.caughtUp(t, p.Store)
+			spoil(proxy)
+			closed := aside(func() (bool, error) { return true, p.Close() })
+			if _, err := answered(t, "the Store ends", closed); err != nil {
+				t.Errorf("close: %v", err)
+			}
+			proxy.ReleaseAnswers()
+			proxy.Heal()
+			eventually(t, "nobody listens", func() bool { return rows(t, p.raw, listeners) == 0 })
+		})
+	}
+}

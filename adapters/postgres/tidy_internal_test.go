@@ -1,0 +1,43 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+)
+
+// The statements of tidying, for tests that carry them out step by step. Each takes arguments as [Store.ReapExpired]
+// gives them.
+var (
+	BuryAll     = buryAll
+	EndLeases   = endLeases
+	EndStrays   = endStrays
+	DropEntries = dropEntries
+)
+
+// TidyArgs are those of a statement that is told of the time.
+func TidyArgs(s *Store) []any { return append(s.clock.reading().args(), tidyBatch) }
+
+// TidyBatch is how many rows one takes.
+const TidyBatch = tidyBatch
+
+// DialIdle opens a Store that does nothing on its own: it neither listens nor tidies.
+func DialIdle(ctx context.Context, access Access, cfg Config) (*Store, error) {
+	s := &Store{report: func(Incident) {}, clock: newDBClock(cfg.Clock)}
+	var err error
+	if s.pools, err = openPools(ctx, access); err != nil {
+		return nil, err
+	}
+	s.gate = newGate(s.pools.work.Config().MaxConns)
+	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
+	s.waiters, s.feed = newHub(s), newFeed(s)
+	if err = migrate(ctx, s.pools); err == nil {
+		err = s.check(ctx)
+	}
+	if err == nil {
+		s.watermark, err = newGuard(ctx, s, cfg.WatermarkFile)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}

@@ -1,0 +1,458 @@
+package postgres_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencelock/fencelock/adapters/postgres"
+	"github.com/fencelock/fencelock/core/clock"
+	"github.com/fencelock/fencelock/core/lock"
+	"github.com/fencelock/fencelock/core/port"
+	"github.com/fencelock/fencelock/tools/testenv"
+)
+
+// reap tidies by hand.
+func (p *place) reap() int {
+	p.t.Helper()
+	n, err := p.ReapExpired(p.t.Context())
+	if err != nil {
+		p.t.Fatalf("reap: %v", err)
+	}
+	return n
+}
+
+// numberOf is the number of a session.
+func (p *place) numberOf(s lock.Session) int64 {
+	p.t.Helper()
+	return one[int64](p, "SELECT id FROM fencelock.lock_session WHERE secret = $1::uuid", s.ID.Reveal())
+}
+
+// TestTidyingByManyEndsEachOnce: what three Stores find at once, with more than a batch of everything, is ended
+// and told once, and nothing that lives is touched.
+func TestTidyingByManyEndsEachOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	stores := []*postgres.Store{p.Store, p.another(), p.another()}
+	living := p.open(lock.MaxTTL)
+	bound, leased := p.grab("living", living), request(key(t, "living/leased"), living.ID)
+	leased.Lease = lock.MaxTTL
+	capped := p.grabWith(leased)
+	const n = postgres.TidyBatch + 100
+	heard := p.overhear(t)
+	// One transaction, so that nobody finds a part of it.
+	p.exec(`
+WITH dead AS (
+  INSERT INTO fencelock.lock_session (secret, owner, ttl, created_at, renewed_at, expires_at)
+  SELECT gen_random_uuid(), 'dead', interval '1 minute', clock_timestamp() - interval '3 minutes',
+         clock_timestamp() - interval '3 minutes', clock_timestamp() - interval '2 minutes'
+    FROM generate_series(1, $1::int)
+  RETURNING id
+),
+orphans AS (
+  INSERT INTO fencelock.lock_entry (namespace, key, token, session, request_id, granted_at)
+  SELECT 'default', 'orphan/' || d.id, nextval('fencelock.fencing_token_seq'), d.id, 'r', clock_timestamp() FROM dead d
+)
+INSERT INTO fencelock.lock_entry (namespace, key, token, session, request_id, granted_at, lease, leased_at, lease_until)
+SELECT 'default', 'lapsed/' || i, nextval('fencelock.fencing_token_seq'), $2, 'r', clock_timestamp(),
+       interval '1 minute', clock_timestamp() - interval '3 minutes', clock_timestamp() - interval '2 minutes'
+  FROM generate_series(1, $1::int) i`, n, p.numberOf(living))
+	var group sync.WaitGroup
+	for _, store := range stores {
+		group.Go(func() {
+			if _, err := store.ReapExpired(t.Context()); err != nil {
+				t.Errorf("reap: %v", err)
+			}
+		})
+	}
+	group.Wait()
+	eventually(t, "all is tidied", func() bool { // what one was at is left by another
+		p.reap()
+		return one[int](p, `SELECT (SELECT count(*) FROM fencelock.lock_session WHERE ended_at IS NULL AND owner = 'dead')
+ + (SELECT count(*) FROM fencelock.lock_entry WHERE session IS NOT NULL AND key NOT LIKE 'living%')`) == 0
+	})
+	told := map[string]int{}
+	for _, payload := range heard() {
+		told[payload]++
+	}
+	kinds := map[string]int{}
+	for payload, times := range told {
+		var notice struct{ Kind string }
+		if err := json.Unmarshal([]byte(payload), &notice); err != nil || times != 1 {
+			t.Errorf("told %d times: %s", times, payload)
+		}
+		kinds[notice.Kind]++
+	}
+	if len(kinds) != 2 || kinds["session_over"] != n || kinds["lapsed"] != n {
+		t.Errorf("told were %v, want %d ends of sessions and as many lapses", kinds, n)
+	}
+	list, err := p.LocksOf(t.Context(), living.ID)
+	if err != nil || len(list) != 2 || list[0].Token != bound.Token || list[1].Token != capped.Token {
+		t.Errorf("the living session holds %+v, %v", list, err)
+	}
+}
+
+// idlePlace is a place whose Store does nothing on its own.
+func idlePlace(t *testing.T) *place {
+	t.Helper()
+	url := testenv.Postgres(t).Database(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	store, err := postgres.DialIdle(ctx, postgres.Access{URL: url}, config())
+	if err != nil {
+		t.Fatalf("dial: %v", err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return &place{Store: store, t: t, url: url, raw: raw(t, url), told: make(chan postgres.Incident, 1)}
+}
+
+// grabLeased acquires a key with a lease.
+func (p *place) grabLeased(name string, session lock.Session) lock.Grant {
+	p.t.Helper()
+	req := request(key(p.t, name), session.ID)
+	req.Lease = lock.MaxTTL
+	return p.grabWith(req)
+}
+
+// TestReapCountsWhatItFindsOver counts sessions and grants, each once.
+func TestReapCountsWhatItFindsOver(t *testing.T) {
+	t.Parallel()
+	p := idlePlace(t)
+	if n := p.reap(); n != 0 {
+		t.Errorf("%d over in an empty store", n)
+	}
+	living, dying, killed, deleted := p.open(lock.MaxTTL), p.open(lock.MaxTTL), p.open(lock.MaxTTL), p.open(lock.MaxTTL)
+	for i, s := range []lock.Session{living, dying, killed, deleted} {
+		p.grab(fmt.Sprint("one/", i), s)
+		p.grabLeased(fmt.Sprint("two/", i), s)
+	}
+	p.release(p.grab("free", living))
+	if n := p.reap(); n != 0 {
+		t.Errorf("%d over while all live", n)
+	}
+	p.lapse("two/0")                                                                          // 1
+	p.expire(dying)                                                                           // 3
+	p.kill(killed.ID)                                                                         // 2
+	p.exec("DELETE FROM fencelock.lock_session WHERE secret = $1::uuid", deleted.ID.Reveal()) // 2
+	if n := p.reap(); n != 8 {
+		t.Errorf("%d found over, want 2 grants of each of three sessions, one of these, and a lapsed one", n)
+	}
+	if n := p.reap(); n != 0 {
+		t.Errorf("%d found over a second time", n)
+	}
+	if _, err := p.RaiseFloor(t.Context(), port.FloorRequest{Operator: "op", Reason: "a reason"}); err != nil {
+		t.Fatal(err)
+	}
+	if n := p.reap(); n != 1 {
+		t.Errorf("%d found over after the floor was raised, want 1", n)
+	}
+}
+
+// TestTidyingLeavesWhatOthersAreAt: a row that is locked is for who has it; the others are done, and it is next time.
+func TestTidyingLeavesWhatOthersAreAt(t *testing.T) {
+	t.Parallel()
+	p := idlePlace(t)
+	sessions := []lock.Session{p.open(lock.MaxTTL), p.open(lock.MaxTTL)}
+	holder := p.open(lock.MaxTTL)
+	p.grabLeased("lapsed/0", holder)
+	p.grabLeased("lapsed/1", holder)
+	for i, s := range sessions {
+		p.expire(s)
+		p.lapse(fmt.Sprint("lapsed/", i))
+	}
+	session, entry := p.lockSession(sessions[0]), p.lockKey("lapsed/0")
+	over := func(i int) bool {
+		return one[bool](p, "SELECT ended_at IS NOT NULL FROM fencelock.lock_session WHERE secret = $1::uuid", sessions[i].ID.Reveal()) &&
+			one[bool](p, "SELECT session IS NULL FROM fencelock.lock_entry WHERE key = $1", fmt.Sprint("lapsed/", i))
+	}
+	if n := p.reap(); n != 2 || !over(1) || over(0) {
+		t.Errorf("%d are ended, want those that nobody has locked", n)
+	}
+	session.commit()
+	entry.commit()
+	if n := p.reap(); n != 2 || !over(0) {
+		t.Errorf("%d are ended next, want the others", n)
+	}
+}
+
+// between carries a statement out that changes rows of the table, one after another. It holds it at the one that fulfils the
+// condition, and does something meanwhile.
+func (p *place) between(t *testing.T, table, condition, sql string, args []any, meanwhile func()) {
+	t.Helper()
+	conn, err := p.raw.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	// With few rows the database would take them all before it changes the first.
+	for _, plan := range []string{"enable_hashjoin", "enable_mergejoin", "enable_seqscan"} {
+		if _, err := conn.Exec(t.Context(), "SET "+plan+" = off"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := p.begin("SELECT pg_advisory_xact_lock(4712)")
+	p.exec(`CREATE FUNCTION public.pause() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(4712);
+    RETURN NEW;
+END $$`)
+	p.exec("CREATE TRIGGER pause BEFORE UPDATE ON " + table + " FOR EACH ROW WHEN (" + condition + ") EXECUTE FUNCTION public.pause()")
+	done := aside(func() (pgconn.CommandTag, error) { return conn.Exec(t.Context(), sql, args...) })
+	p.waits(t, 1)
+	meanwhile()
+	f.commit()
+	if _, err := answered(t, "the statement ends", done); err != nil {
+		t.Fatalf("statement: %v", err)
+	}
+	p.exec("DROP FUNCTION public.pause() CASCADE")
+}
+
+// TestHeartbeatBeforeTheBurialWins: the statement has begun, and has seen the session expired; before it comes to its row, a
+// heartbeat does. The naive one decides by what it has seen.
+func TestHeartbeatBeforeTheBurialWins(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sql    string
+		buried bool
+	}{
+		"the real one": {postgres.BuryAll, false},
+		"naive": {`
+WITH expired AS MATERIALIZED (
+  SELECT s.id FROM fencelock.lock_session s
+   WHERE s.ended_at IS NULL AND ` + postgres.Over("s.renewed_at", "s.expires_at") + ` LIMIT $4
+)
+UPDATE fencelock.lock_session s SET ended_at = clock_timestamp() FROM expired x WHERE s.id = x.id`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := idlePlace(t)
+			first, second := p.open(lock.MaxTTL), p.open(lock.MaxTTL)
+			p.expire(first)
+			p.expire(second)
+			p.between(t, "fencelock.lock_session", fmt.Sprintf("NEW.id = %d AND NEW.ended_at IS NOT NULL", p.numberOf(first)),
+				c.sql, postgres.TidyArgs(p.Store), func() {
+					p.exec(`UPDATE fencelock.lock_session SET renewed_at = clock_timestamp(), expires_at = clock_timestamp() + ttl
+ WHERE secret = $1::uuid`, second.ID.Reveal())
+				})
+			_, err := p.Heartbeat(t.Context(), second.ID)
+			if buried := err != nil; buried != c.buried {
+				t.Errorf("buried: %v (%v), want %v", buried, err, c.buried)
+			}
+			if _, err := p.Heartbeat(t.Context(), first.ID); lock.CodeOf(err) != lock.CodeSessionDead {
+				t.Errorf("heartbeat of the other one: %v, want dead", err)
+			}
+		})
+	}
+}
+
+// TestGrantToANewSessionIsNoStray: the session of a grant was deleted; the statement has begun, and before it comes to the row, the
+// key is granted to a session that is younger than the statement. The naive one finds no session for that either.
+func TestGrantToANewSessionIsNoStray(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sql   string
+		ended bool
+	}{
+		"the real one": {postgres.EndStrays, false},
+		"naive": {`
+WITH entry AS MATERIALIZED (
+  SELECT e.namespace, e.key FROM fencelock.lock_entry e
+   WHERE e.session IS NOT NULL AND NOT EXISTS (SELECT FROM fencelock.lock_session s WHERE s.id = e.session)
+   LIMIT $1
+     FOR UPDATE OF e SKIP LOCKED
+)
+UPDATE fencelock.lock_entry e SET session = NULL FROM entry x WHERE e.namespace = x.namespace AND e.key = x.key`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := idlePlace(t)
+			deleted := p.open(lock.MaxTTL)
+			p.grab("a", deleted)
+			p.grab("b", deleted)
+			p.exec("DELETE FROM fencelock.lock_session WHERE secret = $1::uuid", deleted.ID.Reveal())
+			var g lock.Grant
+			p.between(t, "fencelock.lock_entry", "NEW.key = 'a' AND NEW.session IS NULL",
+				c.sql, []any{postgres.TidyBatch}, func() {
+					g = p.grab("b", p.open(lock.MaxTTL))
+				})
+			info, err := p.Read(t.Context(), g.Key)
+			if err != nil || info.Held == c.ended {
+				t.Errorf("the new grant: %+v, %v; ended: want %v", info, err, c.ended)
+			}
+		})
+	}
+}
+
+// TestExtensionBeforeTheEndOfALeaseWins is as that of the heartbeat.
+func TestExtensionBeforeTheEndOfALeaseWins(t *testing.T) {
+	t.Parallel()
+	p := idlePlace(t)
+	holder := p.open(lock.MaxTTL)
+	p.grabLeased("a", holder)
+	g := p.grabLeased("b", holder)
+	p.lapse("a")
+	p.lapse("b")
+	p.between(t, "fencelock.lock_entry", "NEW.key = 'a' AND NEW.session IS NULL",
+		postgres.EndLeases, postgres.TidyArgs(p.Store), func() {
+			p.exec("UPDATE fencelock.lock_entry SET leased_at = clock_timestamp(), lease_until = clock_timestamp() + lease WHERE key = 'b'")
+		})
+	if info, err := p.Read(t.Context(), g.Key); err != nil || !info.Held || info.Grant.Token != g.Token {
+		t.Errorf("the lease that was extended: %+v, %v", info, err)
+	}
+}
+
+// TestTokensRiseThoughRowsAreDeleted: workers take turns at a key, and whenever it is free its row may be deleted. The naive token
+// is one more than the last of the row.
+func TestTokensRiseThoughRowsAreDeleted(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	stores := []*postgres.Store{p.Store, p.another()}
+	k := key(t, "deleted")
+	const workers, grants = 4, 200
+	var last, went atomic.Int64
+	var group sync.WaitGroup
+	for i := range workers {
+		store, session := stores[i%2], p.open(lock.MaxTTL)
+		group.Go(func() {
+			for went.Load() < grants && t.Context().Err() == nil {
+				a, err := store.TryInsert(t.Context(), request(k, session.ID))
+				if err != nil {
+					t.Errorf("acquire: %v", err)
+					return
+				}
+				if !a.Granted {
+					continue
+				}
+				// Nobody else is here while the key is held.
+				if before := last.Swap(int64(a.Grant.Token)); before >= int64(a.Grant.Token) {
+					t.Errorf("token %d after %d", a.Grant.Token, before)
+				}
+				went.Add(1)
+				if ok, err := store.DeleteIfOwner(t.Context(), k, session.ID, a.Grant.Token); !ok || err != nil {
+					t.Errorf("release: %v, %v", ok, err)
+					return
+				}
+			}
+		})
+	}
+	deleted := int64(0)
+	for went.Load() < grants && !t.Failed() {
+		p.exec("UPDATE fencelock.lock_entry SET idle_since = clock_timestamp() - interval '2 hours' WHERE session IS NULL")
+		tag, err := p.raw.Exec(t.Context(), postgres.DropEntries, postgres.TidyBatch)
+		if err != nil {
+			t.Fatalf("drop: %v", err)
+		}
+		deleted += tag.RowsAffected()
+	}
+	group.Wait()
+	if deleted == 0 {
+		t.Error("no row was deleted: the test shows nothing")
+	}
+	t.Logf("%d deletions among %d grants", deleted, went.Load())
+}
+
+// TestWhatNobodyCanMissIsDeleted and nothing else.
+func TestWhatNobodyCanMissIsDeleted(t *testing.T) {
+	t.Parallel()
+	p := idlePlace(t)
+	living, dead, late := p.open(lock.MaxTTL), p.open(lock.MaxTTL), p.open(lock.MaxTTL)
+	p.grab("held", living)
+	p.grab("dead", dead)
+	p.release(p.grab("idle", living))
+	p.release(p.grab("fresh", living))
+	g := p.grab("condemned", living)
+	if _, err := p.Revoke(t.Context(), port.RevokeRequest{Key: g.Key, Operator: "op", Reason: "a reason"}); err != nil {
+		t.Fatal(err)
+	}
+	p.kill(dead.ID)
+	p.kill(late.ID)
+	p.reap()
+	count := func(table string) int { t.Helper(); return one[int](p, "SELECT count(*) FROM fencelock."+table) }
+	if n, m := count("lock_session"), count("lock_entry"); n != 3 || m != 5 {
+		t.Errorf("%d sessions and %d rows of keys are left at once, want all 3 and 5", n, m)
+	}
+	p.exec("UPDATE fencelock.lock_session SET ended_at = ended_at - interval '59 seconds'")
+	p.exec("UPDATE fencelock.lock_entry SET idle_since = idle_since - interval '59 minutes'")
+	p.reap()
+	if n, m := count("lock_session"), count("lock_entry"); n != 3 || m != 5 {
+		t.Errorf("%d sessions and %d rows of keys are left after a while, want all 3 and 5", n, m)
+	}
+	entry := p.lockKey("dead")
+	entry.exec("UPDATE fencelock.lock_entry SET session = $1, request_id = 'r', granted_at = clock_timestamp() WHERE key = 'dead'", p.numberOf(dead))
+	entry.commit()
+	entry = p.lockKey("dead") // which keeps the session
+	p.exec("UPDATE fencelock.lock_session SET ended_at = ended_at - interval '2 seconds'")
+	p.exec("UPDATE fencelock.lock_entry SET idle_since = idle_since - interval '2 minutes' WHERE key NOT IN ('fresh', 'dead')")
+	p.reap()
+	left := one[string](p, "SELECT string_agg(key, ' ' ORDER BY key) FROM fencelock.lock_entry")
+	if n := count("lock_session"); n != 2 || left != "condemned dead fresh held" {
+		t.Errorf("%d sessions are left and the rows of %s", n, left)
+	}
+	entry.commit()
+	p.reap()
+	if n := count("lock_session"); n != 1 {
+		t.Errorf("%d sessions are left, want the one that lives", n)
+	}
+	for _, s := range []lock.Session{dead, late} {
+		_, err := p.Heartbeat(t.Context(), s.ID)
+		expect(t, "heartbeat of a session that was deleted", err, lock.ErrSessionDead)
+	}
+	if info, err := p.Read(t.Context(), g.Key); err != nil || info.Floor <= g.Token {
+		t.Errorf("the condemned key: %+v, %v, want its floor", info, err)
+	}
+	if next := p.grab("idle", living); next.Token <= g.Token {
+		t.Errorf("token %d of a key whose row was deleted, want one above %d", next.Token, g.Token)
+	}
+}
+
+// leapClock is a clock that leaps.
+type leapClock struct {
+	clock.Boot
+
+	ahead atomic.Int64
+}
+
+func (c *leapClock) Elapsed() time.Duration { return c.Boot.Elapsed() + time.Duration(c.ahead.Load()) }
+
+// TestStepOfTheDatabasesClockIsReported: ours leaps here, which looks the same.
+func TestStepOfTheDatabasesClockIsReported(t *testing.T) {
+	t.Parallel()
+	leap := &leapClock{}
+	cfg := config()
+	cfg.Clock = leap
+	p := placeAt(t, postgres.Access{URL: testenv.Postgres(t).Database(t)}, cfg)
+	leap.ahead.Store(int64(time.Hour))
+	if i := p.hears(postgres.ClockStepped); i.Err == nil || !strings.Contains(i.Err.Error(), "set by -") {
+		t.Errorf("reported: %v", i.Err)
+	}
+}
+
+// TestTidyingThatFailsIsReportedOnce for as long as it fails.
+func TestTidyingThatFailsIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t).Database(t)
+	proxy := testenv.NewProxy(t, address(t, url))
+	p := placeAt(t, postgres.Access{URL: through(t, url, proxy)}, config())
+	for range 2 {
+		proxy.Cut()
+		if i := p.hears(postgres.TidyFailed); i.Err == nil {
+			t.Error("the incident does not say why")
+		}
+		proxy.Heal()
+		session := p.open(2 * time.Second)
+		eventually(t, "it tidies again", func() bool {
+			direct := raw(t, url)
+			var ended bool
+			err := direct.QueryRow(t.Context(), "SELECT ended_at IS NOT NULL FROM fencelock.lock_session WHERE secret = $1::uuid",
+				session.ID.Reveal()).Scan(&ended)
+			return err == nil && ended
+		})
+	}
+}
