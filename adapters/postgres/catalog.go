@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,13 +129,13 @@ func isNumber(text string) bool {
 	return err == nil && n > 0 && strconv.FormatInt(n, 10) == text
 }
 
-// listRevocations lists records of the namespace $1 and of raised floors, those before $2 if it is not 0. Each is a
+// listRevocations lists records of the namespace $1 and of raised floors, those before $2. Each is a
 // range of the index; a page reads no more of either than it could need.
 const listRevocations = `
 SELECT r.id, r.key, r.operator, r.reason, r.at, r.previous_owner, r.previous_session::text, r.previous_token, r.floor
-  FROM ((SELECT * FROM fencelock.lock_revocation WHERE namespace = $1 AND ($2::bigint = 0 OR id < $2) ORDER BY id DESC LIMIT $3)
+  FROM ((SELECT * FROM fencelock.lock_revocation WHERE namespace = $1 AND id < $2 ORDER BY id DESC LIMIT $3)
         UNION ALL
-        (SELECT * FROM fencelock.lock_revocation WHERE namespace IS NULL AND ($2::bigint = 0 OR id < $2) ORDER BY id DESC LIMIT $3)) r
+        (SELECT * FROM fencelock.lock_revocation WHERE namespace IS NULL AND id < $2 ORDER BY id DESC LIMIT $3)) r
  ORDER BY r.id DESC LIMIT $3`
 
 // Revocations implements port.Catalog.
@@ -146,7 +147,10 @@ func (s *Store) Revocations(
 	if err != nil {
 		return nil, "", err
 	}
-	before, _ := strconv.ParseInt(last, 10, 64) // 0 for the first page
+	before := int64(math.MaxInt64)
+	if last != "" {
+		before, _ = strconv.ParseInt(last, 10, 64) // it is a number
+	}
 	type row struct {
 		ID               int64
 		Key              *string

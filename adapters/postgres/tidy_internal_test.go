@@ -14,6 +14,12 @@ var (
 	DropEntries = dropEntries
 )
 
+// The statements of listings.
+var (
+	ListGrants      = listGrants
+	ListRevocations = listRevocations
+)
+
 // TidyArgs are those of a statement that is told of the time.
 func TidyArgs(s *Store) []any { return append(s.clock.reading().args(), tidyBatch) }
 
