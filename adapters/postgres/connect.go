@@ -23,6 +23,9 @@ const (
 	// cancelPatience is how long a call that was cancelled waits for the database to confirm that. After it the
 	// connection is given up: the network swallows everything.
 	cancelPatience = 500 * time.Millisecond
+	// pingAfter is how long a connection may have been idle and is still used without a question whether it works: that is a
+	// round trip, and without it the first call after a restart of the database has an unknown outcome.
+	pingAfter = 5 * time.Second
 	// minWorkers is the least size of the pool for everything but heartbeats: one connection may be waiting for a row.
 	minWorkers = 2
 	// beatConnections is the size of the pool for heartbeats.
@@ -130,6 +133,7 @@ func outlast(config *pgxpool.Config) {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelPatience}
 	}
 	config.BeforeConnect = hurry
+	config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
 	if config.PingTimeout == 0 {
 		config.PingTimeout = cancelPatience
 	}

@@ -47,6 +47,27 @@ func (p Pools) Close() { p.close() }
 // PoolsOf are the connections of a Store.
 func PoolsOf(s *Store) Pools { return Pools{s.pools} }
 
+// Warm opens all connections of a Store and prepares there what grants, so that nothing but the call itself is on the way then.
+func Warm(ctx context.Context, s *Store) error {
+	var conns []*pgxpool.Conn
+	defer func() {
+		for _, conn := range conns {
+			conn.Release()
+		}
+	}()
+	for range s.pools.work.Config().MaxConns {
+		conn, err := s.pools.work.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		conns = append(conns, conn)
+		if _, err := conn.Conn().Prepare(ctx, tryInsert, tryInsert); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Migrations are the files of the schema.
 func Migrations() fs.FS {
 	files, err := fs.Sub(migrations, "migrations")

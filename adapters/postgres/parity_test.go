@@ -2,9 +2,12 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencelock/fencelock/adapters/postgres"
 	"github.com/fencelock/fencelock/contracts/parity"
@@ -21,7 +24,8 @@ func newFixture(t parity.T) parity.Fixture {
 	direct := testenv.Postgres(tempT{t}).Database(tempT{t})
 	proxy := testenv.NewProxy(tempT{t}, address(t, direct))
 	pool := raw(t, direct)
-	first := dial(t, postgres.Access{URL: through(t, direct, proxy)}, config())
+	passage := through(t, direct, proxy)
+	first := dial(t, postgres.Access{URL: passage + "&pool_max_conns=8"}, config())
 	second := dial(t, postgres.Access{URL: direct}, config())
 	return parity.Fixture{
 		First:  first.Backend(),
@@ -39,9 +43,14 @@ func newFixture(t parity.T) parity.Fixture {
 		},
 		Pause: func(t parity.T) func() {
 			t.Helper()
+			silent := raw(t, passage)
+			if err := errors.Join(silent.Ping(t.Context()), postgres.Warm(t.Context(), first)); err != nil {
+				t.Fatalf("pause: %v", err)
+			}
 			proxy.HoldAnswers()
 			t.Cleanup(proxy.ReleaseAnswers)
-			unreachable(t, first, "pause")
+			// The connections of the Store are left to the calls that are to reach the database.
+			unanswered(t, silent, "pause")
 			return proxy.ReleaseAnswers
 		},
 		Stop: func(t parity.T) {
@@ -72,6 +81,16 @@ func through(t parity.T, text string, proxy *testenv.Proxy) string {
 	}
 	u.Host = proxy.Addr
 	return u.String()
+}
+
+// unanswered proves that the database's answers do not arrive.
+func unanswered(t parity.T, pool *pgxpool.Pool, hook string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := pool.Exec(ctx, "SELECT"); err == nil {
+		t.Fatalf("%s: the database still answers", hook)
+	}
 }
 
 // unreachable proves that a Store cannot ask the database.

@@ -245,6 +245,7 @@ func extensionDoesNotWake(s *stage) {
 	g := s.grab(s.First, req)
 	wake := s.Second.Waiter.Register(g.Key, g.Token)
 	defer wake.Cancel()
+	s.blocked(s.Second, s.request(g.Key, session)) // a waiter tries again before it waits
 	s.marker(session)
 	woken := 0
 	for range tries {
@@ -286,6 +287,7 @@ func (s *stage) marker(session lock.Session) {
 	for range 2 {
 		g := s.hold(s.First, s.key("marker"), session)
 		wake := s.Second.Waiter.Register(g.Key, g.Token)
+		s.blocked(s.Second, s.request(g.Key, session)) // as above
 		s.release(s.First, g)
 		s.await(wake.Fired(), "the release of another key")
 		wake.Cancel()
