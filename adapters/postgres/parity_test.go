@@ -16,7 +16,20 @@ import (
 	"github.com/fencelock/fencelock/tools/testenv"
 )
 
-func TestParity(t *testing.T) { parity.RunParity(t, parity.Harness{New: newFixture}) }
+func TestParity(t *testing.T) {
+	t.Logf("store: PostgreSQL %d", majorVersion(t))
+	parity.RunParity(t, parity.Harness{New: newFixture})
+}
+
+// majorVersion is that of the server, such as 17.
+func majorVersion(t *testing.T) (major int) {
+	t.Helper()
+	const ask = "SELECT current_setting('server_version_num')::int / 10000"
+	if err := raw(t, testenv.Postgres(t).URL).QueryRow(t.Context(), ask).Scan(&major); err != nil {
+		t.Fatalf("ask for the version: %v", err)
+	}
+	return major
+}
 
 // newFixture binds the parity suite: hooks, and nothing else.
 func newFixture(t parity.T) parity.Fixture {
