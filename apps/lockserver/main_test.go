@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/fencelock/fencelock/contracts/api/fencelock/v1/fencelockv1connect"
@@ -26,9 +25,9 @@ func TestASecondSignalEndsTheServerAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.open(t) // a round trip later the connection before it has been accepted
-	p.signal(t, syscall.SIGTERM)
+	p.terminate(t)
 	p.waitForLog(t, `"draining"`)
-	p.signal(t, syscall.SIGTERM)
+	p.terminate(t)
 	if code := p.exit(t); code != exitFailed {
 		t.Errorf("exit code %d, want %d", code, exitFailed)
 	}

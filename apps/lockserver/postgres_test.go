@@ -80,7 +80,7 @@ func TestNoOutputShowsAPassword(t *testing.T) {
 	g.check(t, "an answer", err.Error())
 	network.Heal()
 	p.waitForLog(t, `"ready_again"`)
-	p.signal(t, syscall.SIGTERM)
+	p.terminate(t)
 	p.exit(t)
 	g.check(t, "output", p.ready+p.errors.String())
 }
@@ -124,8 +124,8 @@ func TestADatabaseThatCannotBeUsedIsOneClearLine(t *testing.T) {
 			t.Run(name+", "+command, func(t *testing.T) {
 				t.Parallel()
 				var out, errs bytes.Buffer
-				env := append(postgres(test.url, "").env, "FENCELOCK_POSTGRES_STATE_DIR="+t.TempDir())
-				if code := run([]string{command, "--server.addr=127.0.0.1:0", "--admin.addr=127.0.0.1:0"}, env, &out, &errs, nil); code != exitFailed {
+				args := []string{command, "--server.addr=127.0.0.1:0", "--admin.addr=127.0.0.1:0", "--postgres.state-dir=" + t.TempDir()}
+				if code := run(args, postgres(test.url, "").env, &out, &errs, nil); code != exitFailed {
 					t.Errorf("exit code %d, want %d", code, exitFailed)
 				}
 				text := errs.String()

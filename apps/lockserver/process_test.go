@@ -130,9 +130,9 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-func (p *process) signal(t *testing.T, s os.Signal) {
+func (p *process) terminate(t *testing.T) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 }

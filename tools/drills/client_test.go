@@ -20,35 +20,37 @@ const deathLag = 2 * time.Second
 
 func TestFrozenClientLosesItsSessionInTime(t *testing.T) {
 	t.Parallel()
-	on(t, each(), frozenClientLosesItsSessionInTime)
-}
-
-func frozenClientLosesItsSessionInTime(t *testing.T, store drills.Store) {
-	const ttl = 4 * time.Second
-	s := startServer(t, store)
-	network := observe(t, s.Addr)
-	holder := drills.Start(t, nil, programs.Path(t, "lockctl"), "--server", "http://"+network.addr,
-		"run", "--key", "hot", "--ttl", ttl.String(), "--", "sh", "-c", "echo holding; exec sleep 1000")
-	holder.AwaitOutput(t, "holding")
-	waiter := openSession(t, dial(t, s.URL()), "waiter", ttl)
-	granted := make(chan time.Time, 1)
-	go func() {
-		if _, err := waiter.Acquire(t.Context(), "hot", client.WithWait(patience)); err != nil {
-			t.Errorf("waiter: %v", err)
-		}
-		granted <- time.Now()
-	}()
-	eventually(t, "the waiter stands in line", func() bool {
-		seen := post(t, s, "LockService/Inspect", `{"key":"hot"}`)
-		return dig(seen, "waiters") == 1.0
-	})
-	holder.Signal(syscall.SIGSTOP)
-	at := within(t, "the waiter gets the frozen client's lock", granted)
-	// No heartbeat is younger than the last bytes that the client sent.
-	took := at.Sub(time.Unix(0, network.last.Load()))
-	t.Logf("TTL %v: the waiter was granted %v after the client's last word", ttl, took)
-	if took > ttl+deathLag {
-		t.Errorf("granted %v after the client's last word, promised %v", took, ttl+deathLag)
+	for _, k := range each() {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			store := k.open(t)
+			const ttl = 4 * time.Second
+			s := startServer(t, store)
+			network := observe(t, s.Addr)
+			holder := drills.Start(t, nil, programs.Path(t, "lockctl"), "--server", "http://"+network.addr,
+				"run", "--key", "hot", "--ttl", ttl.String(), "--", "sh", "-c", "echo holding; exec sleep 1000")
+			holder.AwaitOutput(t, "holding")
+			waiter := openSession(t, dial(t, s.URL()), "waiter", ttl)
+			granted := make(chan time.Time, 1)
+			go func() {
+				if _, err := waiter.Acquire(t.Context(), "hot", client.WithWait(patience)); err != nil {
+					t.Errorf("waiter: %v", err)
+				}
+				granted <- time.Now()
+			}()
+			eventually(t, "the waiter stands in line", func() bool {
+				seen := post(t, s, "LockService/Inspect", `{"key":"hot"}`)
+				return dig(seen, "waiters") == 1.0
+			})
+			holder.Signal(syscall.SIGSTOP)
+			at := within(t, "the waiter gets the frozen client's lock", granted)
+			// No heartbeat is younger than the last bytes that the client sent.
+			took := at.Sub(time.Unix(0, network.last.Load()))
+			t.Logf("TTL %v: the waiter was granted %v after the client's last word", ttl, took)
+			if took > ttl+deathLag {
+				t.Errorf("granted %v after the client's last word, promised %v", took, ttl+deathLag)
+			}
+		})
 	}
 }
 
@@ -93,47 +95,49 @@ func (o *observer) Write(b []byte) (int, error) {
 
 func TestClientDeclaresLossBeforeTheStoreFreesTheLock(t *testing.T) {
 	t.Parallel()
-	on(t, each(), clientDeclaresLossBeforeTheStoreFreesTheLock)
-}
-
-func clientDeclaresLossBeforeTheStoreFreesTheLock(t *testing.T, store drills.Store) {
-	const ttl = 5 * time.Second
-	faults := map[string]func(*testenv.Proxy){
-		"answers are dropped": func(p *testenv.Proxy) { p.HoldAnswers() },
-		"answers are late":    func(p *testenv.Proxy) { p.Delay(ttl) },
-		"network is cut":      func(p *testenv.Proxy) { p.Cut() },
-	}
-	s := startServer(t, store)
-	for name, fault := range faults {
-		t.Run(name, func(t *testing.T) {
+	for _, k := range each() {
+		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
-			key := strings.ReplaceAll(name, " ", "-")
-			network := testenv.NewProxy(t, s.Addr)
-			held, err := openSession(t, dial(t, "http://"+network.Addr), "holder", ttl).Acquire(t.Context(), key)
-			if err != nil {
-				t.Fatalf("acquire: %v", err)
+			store := k.open(t)
+			const ttl = 5 * time.Second
+			faults := map[string]func(*testenv.Proxy){
+				"answers are dropped": func(p *testenv.Proxy) { p.HoldAnswers() },
+				"answers are late":    func(p *testenv.Proxy) { p.Delay(ttl) },
+				"network is cut":      func(p *testenv.Proxy) { p.Cut() },
 			}
-			lost, freed := make(chan time.Duration, 1), make(chan time.Duration, 1)
-			go func() {
-				<-held.Context().Done()
-				lost <- clock.Boot{}.Elapsed()
-			}()
-			waiter := openSession(t, dial(t, s.URL()), "waiter", ttl)
-			go func() {
-				if _, err := waiter.Acquire(t.Context(), key, client.WithWait(patience)); err != nil {
-					t.Errorf("waiter: %v", err)
-				}
-				freed <- clock.Boot{}.Elapsed()
-			}()
-			fault(network)
-			declared := within(t, "the holder declares loss", lost)
-			granted := within(t, "the store frees the lock", freed)
-			t.Logf("loss declared %v before the next grant", granted-declared)
-			if declared >= granted {
-				t.Errorf("the next holder was granted %v before the old one declared loss", declared-granted)
-			}
-			if err := held.CheckStillHeld(); err == nil {
-				t.Error("the deposed holder still believes")
+			s := startServer(t, store)
+			for name, fault := range faults {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					key := strings.ReplaceAll(name, " ", "-")
+					network := testenv.NewProxy(t, s.Addr)
+					held, err := openSession(t, dial(t, "http://"+network.Addr), "holder", ttl).Acquire(t.Context(), key)
+					if err != nil {
+						t.Fatalf("acquire: %v", err)
+					}
+					lost, freed := make(chan time.Duration, 1), make(chan time.Duration, 1)
+					go func() {
+						<-held.Context().Done()
+						lost <- clock.Boot{}.Elapsed()
+					}()
+					waiter := openSession(t, dial(t, s.URL()), "waiter", ttl)
+					go func() {
+						if _, err := waiter.Acquire(t.Context(), key, client.WithWait(patience)); err != nil {
+							t.Errorf("waiter: %v", err)
+						}
+						freed <- clock.Boot{}.Elapsed()
+					}()
+					fault(network)
+					declared := within(t, "the holder declares loss", lost)
+					granted := within(t, "the store frees the lock", freed)
+					t.Logf("loss declared %v before the next grant", granted-declared)
+					if declared >= granted {
+						t.Errorf("the next holder was granted %v before the old one declared loss", declared-granted)
+					}
+					if err := held.CheckStillHeld(); err == nil {
+						t.Error("the deposed holder still believes")
+					}
+				})
 			}
 		})
 	}

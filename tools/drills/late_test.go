@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/adapters/client"
-	"github.com/fencelock/fencelock/tools/drills"
 )
 
 // delayer is a network that keeps the first acquire back, and counts heartbeats once it was let go.
@@ -66,49 +65,51 @@ func (d *delayer) count() int {
 
 func TestLateAcquireLeavesNothingBeyondTwoHeartbeats(t *testing.T) {
 	t.Parallel()
-	on(t, each(), lateAcquireLeavesNothingBeyondTwoHeartbeats)
-}
-
-func lateAcquireLeavesNothingBeyondTwoHeartbeats(t *testing.T, store drills.Store) {
-	s := startServer(t, store)
-	target, err := url.Parse(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	network := &delayer{
-		forward: httputil.NewSingleHostReverseProxy(target),
-		held:    make(chan *http.Request, 1),
-		seen:    func() bool { return post(t, s, "LockService/Inspect", `{"key":"late"}`)["held"] == true },
-		overdue: make(chan bool, 1),
-	}
-	front := httptest.NewServer(network)
-	t.Cleanup(front.Close)
-	sdk, err := client.New([]string{front.URL}, client.WithUnaryOnly(), client.WithCallTimeout(time.Second))
-	if err != nil {
-		t.Fatalf("new client: %v", err)
-	}
-	t.Cleanup(func() { _ = sdk.Close() })
-	session := openSession(t, sdk, "unlucky", 6*time.Second)
-	held, err := session.TryAcquire(t.Context(), "late")
-	if err != nil {
-		t.Fatalf("the retry of the delayed acquire: %v", err)
-	}
-	if _, err := held.Release(t.Context()); err != nil {
-		t.Fatalf("release: %v", err)
-	}
-	late := within(t, "the first acquire was kept back", network.held)
-	answer := httptest.NewRecorder()
-	network.forward.ServeHTTP(answer, late.WithContext(t.Context()))
-	if !network.seen() {
-		t.Fatalf("the delayed acquire left no grant (%d %q): nothing was tested", answer.Code, answer.Body)
-	}
-	network.mu.Lock()
-	network.counting = true
-	network.mu.Unlock()
-	if within(t, "three heartbeats", network.overdue) {
-		t.Error("a grant that nobody knows outlived two heartbeats")
-	}
-	if session.Err() != nil {
-		t.Errorf("the session did not survive: %v", session.Err())
+	for _, k := range each() {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			store := k.open(t)
+			s := startServer(t, store)
+			target, err := url.Parse(s.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			network := &delayer{
+				forward: httputil.NewSingleHostReverseProxy(target),
+				held:    make(chan *http.Request, 1),
+				seen:    func() bool { return post(t, s, "LockService/Inspect", `{"key":"late"}`)["held"] == true },
+				overdue: make(chan bool, 1),
+			}
+			front := httptest.NewServer(network)
+			t.Cleanup(front.Close)
+			sdk, err := client.New([]string{front.URL}, client.WithUnaryOnly(), client.WithCallTimeout(time.Second))
+			if err != nil {
+				t.Fatalf("new client: %v", err)
+			}
+			t.Cleanup(func() { _ = sdk.Close() })
+			session := openSession(t, sdk, "unlucky", 6*time.Second)
+			held, err := session.TryAcquire(t.Context(), "late")
+			if err != nil {
+				t.Fatalf("the retry of the delayed acquire: %v", err)
+			}
+			if _, err := held.Release(t.Context()); err != nil {
+				t.Fatalf("release: %v", err)
+			}
+			late := within(t, "the first acquire was kept back", network.held)
+			answer := httptest.NewRecorder()
+			network.forward.ServeHTTP(answer, late.WithContext(t.Context()))
+			if !network.seen() {
+				t.Fatalf("the delayed acquire left no grant (%d %q): nothing was tested", answer.Code, answer.Body)
+			}
+			network.mu.Lock()
+			network.counting = true
+			network.mu.Unlock()
+			if within(t, "three heartbeats", network.overdue) {
+				t.Error("a grant that nobody knows outlived two heartbeats")
+			}
+			if session.Err() != nil {
+				t.Errorf("the session did not survive: %v", session.Err())
+			}
+		})
 	}
 }

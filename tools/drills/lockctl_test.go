@@ -41,38 +41,40 @@ func TestLockctlPrintsItsToken(t *testing.T) {
 
 func TestLossEndsTheWholeGroupBeforeTheNextHolderStarts(t *testing.T) {
 	t.Parallel()
-	on(t, each(), lossEndsTheWholeGroupBeforeTheNextHolderStarts)
-}
-
-func lossEndsTheWholeGroupBeforeTheNextHolderStarts(t *testing.T, store drills.Store) {
-	const ttl = "5s"
-	s := startServer(t, store)
-	faults := map[string]func(*testenv.Proxy, *drills.Process){
-		"network is cut":    func(p *testenv.Proxy, _ *drills.Process) { p.Cut() },
-		"answers are held":  func(p *testenv.Proxy, _ *drills.Process) { p.HoldAnswers() },
-		"lockctl is frozen": func(_ *testenv.Proxy, p *drills.Process) { p.Freeze() },
-		"lockctl is killed": func(_ *testenv.Proxy, p *drills.Process) { p.Kill() },
-	}
-	for name, fault := range faults {
-		t.Run(name, func(t *testing.T) {
+	for _, k := range each() {
+		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
-			key := strings.ReplaceAll(name, " ", "-")
-			group := filepath.Join(t.TempDir(), "group")
-			network := testenv.NewProxy(t, s.Addr)
-			holder := runLocked(t, "http://"+network.Addr, key, ttl, "0s", stubborn, group)
-			holder.AwaitOutput(t, "holding")
-			t.Cleanup(func() { killGroup(group) })
-			if seen, err := exec.CommandContext(t.Context(), "sh", "-c", next, "sh", group).Output(); err != nil || !strings.Contains(string(seen), "GROUP ALIVE") {
-				t.Fatalf("the probe does not see a living group: %q, %v", seen, err)
+			store := k.open(t)
+			const ttl = "5s"
+			s := startServer(t, store)
+			faults := map[string]func(*testenv.Proxy, *drills.Process){
+				"network is cut":    func(p *testenv.Proxy, _ *drills.Process) { p.Cut() },
+				"answers are held":  func(p *testenv.Proxy, _ *drills.Process) { p.HoldAnswers() },
+				"lockctl is frozen": func(_ *testenv.Proxy, p *drills.Process) { p.Freeze() },
+				"lockctl is killed": func(_ *testenv.Proxy, p *drills.Process) { p.Kill() },
 			}
-			follower := runLocked(t, s.URL(), key, ttl, "60s", next, group)
-			eventually(t, "the next holder stands in line", func() bool {
-				return dig(post(t, s, "LockService/Inspect", `{"key":"`+key+`"}`), "waiters") == 1.0
-			})
-			fault(network, holder)
-			within(t, "the next holder ends", follower.Exited())
-			if !strings.Contains(follower.Output(), "group gone") {
-				t.Errorf("when the next holder started: %s\nold holder: %s", follower.Output(), holder.Output())
+			for name, fault := range faults {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					key := strings.ReplaceAll(name, " ", "-")
+					group := filepath.Join(t.TempDir(), "group")
+					network := testenv.NewProxy(t, s.Addr)
+					holder := runLocked(t, "http://"+network.Addr, key, ttl, "0s", stubborn, group)
+					holder.AwaitOutput(t, "holding")
+					t.Cleanup(func() { killGroup(group) })
+					if seen, err := exec.CommandContext(t.Context(), "sh", "-c", next, "sh", group).Output(); err != nil || !strings.Contains(string(seen), "GROUP ALIVE") {
+						t.Fatalf("the probe does not see a living group: %q, %v", seen, err)
+					}
+					follower := runLocked(t, s.URL(), key, ttl, "60s", next, group)
+					eventually(t, "the next holder stands in line", func() bool {
+						return dig(post(t, s, "LockService/Inspect", `{"key":"`+key+`"}`), "waiters") == 1.0
+					})
+					fault(network, holder)
+					within(t, "the next holder ends", follower.Exited())
+					if !strings.Contains(follower.Output(), "group gone") {
+						t.Errorf("when the next holder started: %s\nold holder: %s", follower.Output(), holder.Output())
+					}
+				})
 			}
 		})
 	}

@@ -54,17 +54,6 @@ func each() []kind { return []kind{{"etcd", drills.Embedded}, {"postgres", drill
 // common are the stores for a drill with several servers.
 func common() []kind { return []kind{{"etcd", drills.Etcd}, {"postgres", drills.Postgres}} }
 
-// on runs the same drill on stores of all kinds.
-func on(t *testing.T, kinds []kind, drill func(t *testing.T, store drills.Store)) {
-	t.Helper()
-	for _, k := range kinds {
-		t.Run(k.name, func(t *testing.T) {
-			t.Parallel()
-			drill(t, k.open(t))
-		})
-	}
-}
-
 // dial returns an SDK client of the endpoints, closed with the test.
 func dial(t *testing.T, endpoints ...string) *client.Client {
 	t.Helper()

@@ -161,42 +161,44 @@ func grpcurl(t *testing.T, args ...string) string {
 
 func TestTwoServersShareSessionsAndOneMayDie(t *testing.T) {
 	t.Parallel()
-	on(t, common(), twoServersShareSessionsAndOneMayDie)
-}
-
-func twoServersShareSessionsAndOneMayDie(t *testing.T, store drills.Store) {
-	a, b := startServer(t, store), startServer(t, store)
-	onA, onB := dial(t, a.URL()), dial(t, b.URL())
-	ctx := t.Context()
-	opened, err := onA.Sessions().OpenSession(ctx, connect.NewRequest(&fencelockv1.OpenSessionRequest{Owner: "roamer"}))
-	if err != nil {
-		t.Fatalf("open on a: %v", err)
+	for _, k := range common() {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			store := k.open(t)
+			a, b := startServer(t, store), startServer(t, store)
+			onA, onB := dial(t, a.URL()), dial(t, b.URL())
+			ctx := t.Context()
+			opened, err := onA.Sessions().OpenSession(ctx, connect.NewRequest(&fencelockv1.OpenSessionRequest{Owner: "roamer"}))
+			if err != nil {
+				t.Fatalf("open on a: %v", err)
+			}
+			id := opened.Msg.GetSession().GetId()
+			tokens := map[string]int64{}
+			for _, key := range []string{"one", "two"} {
+				got, err := onA.Locks().Acquire(ctx, connect.NewRequest(&fencelockv1.AcquireRequest{Key: key, SessionId: id, RequestId: "r"}))
+				if err != nil || got.Msg.GetGrant() == nil {
+					t.Fatalf("acquire %s on a: %v %v", key, got, err)
+				}
+				tokens[key] = got.Msg.GetGrant().GetToken()
+			}
+			release := func(key string) {
+				t.Helper()
+				beat, err := onB.Sessions().Heartbeat(ctx, connect.NewRequest(&fencelockv1.HeartbeatRequest{SessionId: id}))
+				if err != nil || beat.Msg.GetRemaining().AsDuration() <= 0 {
+					t.Fatalf("heartbeat on b: %v %v", beat, err)
+				}
+				done, err := onB.Locks().Release(ctx, connect.NewRequest(&fencelockv1.ReleaseRequest{Key: key, SessionId: id, Token: tokens[key]}))
+				if err != nil || !done.Msg.GetReleased() {
+					t.Fatalf("release %s on b: %v %v", key, done, err)
+				}
+			}
+			release("one")
+			a.Kill()
+			seen, err := onB.Locks().Inspect(ctx, connect.NewRequest(&fencelockv1.InspectRequest{Key: "two"}))
+			if err != nil || seen.Msg.GetGrant().GetToken() != tokens["two"] {
+				t.Fatalf("after the death of a, b sees %v, %v", seen, err)
+			}
+			release("two")
+		})
 	}
-	id := opened.Msg.GetSession().GetId()
-	tokens := map[string]int64{}
-	for _, key := range []string{"one", "two"} {
-		got, err := onA.Locks().Acquire(ctx, connect.NewRequest(&fencelockv1.AcquireRequest{Key: key, SessionId: id, RequestId: "r"}))
-		if err != nil || got.Msg.GetGrant() == nil {
-			t.Fatalf("acquire %s on a: %v %v", key, got, err)
-		}
-		tokens[key] = got.Msg.GetGrant().GetToken()
-	}
-	release := func(key string) {
-		t.Helper()
-		beat, err := onB.Sessions().Heartbeat(ctx, connect.NewRequest(&fencelockv1.HeartbeatRequest{SessionId: id}))
-		if err != nil || beat.Msg.GetRemaining().AsDuration() <= 0 {
-			t.Fatalf("heartbeat on b: %v %v", beat, err)
-		}
-		done, err := onB.Locks().Release(ctx, connect.NewRequest(&fencelockv1.ReleaseRequest{Key: key, SessionId: id, Token: tokens[key]}))
-		if err != nil || !done.Msg.GetReleased() {
-			t.Fatalf("release %s on b: %v %v", key, done, err)
-		}
-	}
-	release("one")
-	a.Kill()
-	seen, err := onB.Locks().Inspect(ctx, connect.NewRequest(&fencelockv1.InspectRequest{Key: "two"}))
-	if err != nil || seen.Msg.GetGrant().GetToken() != tokens["two"] {
-		t.Fatalf("after the death of a, b sees %v, %v", seen, err)
-	}
-	release("two")
 }

@@ -43,18 +43,6 @@ func ownDatabase(t *testing.T) (string, *testenv.Proxy) {
 	return network.URL(), network
 }
 
-// onEach runs the test on every backend, with the arguments of a server.
-func onEach(t *testing.T, test func(t *testing.T, name string, args []string, network *testenv.Proxy)) {
-	t.Helper()
-	for _, b := range backends() {
-		t.Run(b.name, func(t *testing.T) {
-			t.Parallel()
-			args, network := b.own(t)
-			test(t, b.name, args, network)
-		})
-	}
-}
-
 // TestBothBackendsShowTheSameSeries compares all that scrapes show, but for the backend's name.
 func TestBothBackendsShowTheSameSeries(t *testing.T) {
 	t.Parallel()
@@ -99,17 +87,21 @@ func (r *running) everything(t *testing.T, backend string) []string {
 
 func TestIncidentsAreCountedAndLogged(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, name string, args []string, _ *testenv.Proxy) {
-		r := start(t, args...)
-		removeNotes(t, args)
-		r.acquire(t, r.open(t, eventually), "demo", "r1")
-		waitFor(t, "the incident counts", func() bool {
-			return r.series(t)["lock_store_incident_total backend="+name+" kind=watermark_failed"] > 0
+	for _, b := range backends() {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			args, _ := b.own(t)
+			r := start(t, args...)
+			removeNotes(t, args)
+			r.acquire(t, r.open(t, eventually), "demo", "r1")
+			waitFor(t, "the incident counts", func() bool {
+				return r.series(t)["lock_store_incident_total backend="+b.name+" kind=watermark_failed"] > 0
+			})
+			waitFor(t, "the incident is logged", func() bool {
+				return strings.Contains(r.log.String(), `"level":"WARN","msg":"store_watermark_failed","error":"`)
+			})
 		})
-		waitFor(t, "the incident is logged", func() bool {
-			return strings.Contains(r.log.String(), `"level":"WARN","msg":"store_watermark_failed","error":"`)
-		})
-	})
+	}
 }
 
 // removeNotes removes the directory that the arguments name for a running server's notes, until it stops.

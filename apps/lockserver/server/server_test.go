@@ -23,7 +23,6 @@ import (
 	fencelockv1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
 	"github.com/fencelock/fencelock/contracts/api/fencelock/v1/fencelockv1connect"
 	"github.com/fencelock/fencelock/contracts/parity/document"
-	"github.com/fencelock/fencelock/tools/testenv"
 )
 
 const eventually = 60 * time.Second
@@ -242,16 +241,20 @@ func (r *running) checkSeries(t *testing.T, backend string) {
 
 func TestTelemetryIsThereFromTheStartAndReallyEmitted(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, name string, args []string, _ *testenv.Proxy) {
-		r := start(t, args...)
-		r.checkSeries(t, name)
-		for series, v := range r.series(t) {
-			if v != 0 {
-				t.Errorf("%s is %v before anything happened", series, v)
+	for _, b := range backends() {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			args, _ := b.own(t)
+			r := start(t, args...)
+			r.checkSeries(t, b.name)
+			for series, v := range r.series(t) {
+				if v != 0 {
+					t.Errorf("%s is %v before anything happened", series, v)
+				}
 			}
-		}
-		r.emitEverything(t, name)
-	})
+			r.emitEverything(t, b.name)
+		})
+	}
 }
 
 func (r *running) emitEverything(t *testing.T, backend string) {
@@ -337,29 +340,33 @@ func (r *running) checkScrape(t *testing.T, backend string) {
 
 func TestReadinessFollowsTheStoreAndLivenessDoesNot(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, _ string, args []string, network *testenv.Proxy) {
-		r := start(t, args...)
-		if status, text := r.get(t, "/readyz"); status != http.StatusOK {
-			t.Fatalf("ready: %d %s", status, text)
-		}
-		network.Cut()
-		waitFor(t, "not ready while the store is out of reach", func() bool {
-			status, _ := r.get(t, "/readyz")
-			return status == http.StatusServiceUnavailable
+	for _, b := range backends() {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			args, network := b.own(t)
+			r := start(t, args...)
+			if status, text := r.get(t, "/readyz"); status != http.StatusOK {
+				t.Fatalf("ready: %d %s", status, text)
+			}
+			network.Cut()
+			waitFor(t, "not ready while the store is out of reach", func() bool {
+				status, _ := r.get(t, "/readyz")
+				return status == http.StatusServiceUnavailable
+			})
+			if status, text := r.get(t, "/healthz"); status != http.StatusOK {
+				t.Errorf("alive: %d %s", status, text)
+			}
+			waitFor(t, "the log says so, with the reason", func() bool { return strings.Contains(r.log.String(), `"msg":"not_ready","reason":"`) })
+			if strings.Contains(r.log.String(), `"msg":"ready_again"`) {
+				t.Error("the log says ready again while the store is out of reach")
+			}
+			network.Heal()
+			waitFor(t, "ready again", func() bool {
+				status, _ := r.get(t, "/readyz")
+				return status == http.StatusOK
+			})
+			waitFor(t, "the log says so", func() bool { return strings.Contains(r.log.String(), `"msg":"ready_again","reason":"`) })
+			r.acquire(t, r.open(t, time.Minute), "after", "r1")
 		})
-		if status, text := r.get(t, "/healthz"); status != http.StatusOK {
-			t.Errorf("alive: %d %s", status, text)
-		}
-		waitFor(t, "the log says so, with the reason", func() bool { return strings.Contains(r.log.String(), `"msg":"not_ready","reason":"`) })
-		if strings.Contains(r.log.String(), `"msg":"ready_again"`) {
-			t.Error("the log says ready again while the store is out of reach")
-		}
-		network.Heal()
-		waitFor(t, "ready again", func() bool {
-			status, _ := r.get(t, "/readyz")
-			return status == http.StatusOK
-		})
-		waitFor(t, "the log says so", func() bool { return strings.Contains(r.log.String(), `"msg":"ready_again","reason":"`) })
-		r.acquire(t, r.open(t, time.Minute), "after", "r1")
-	})
+	}
 }
