@@ -64,7 +64,10 @@ func TestWakeWithoutNotifications(t *testing.T) {
 	p := placeAt(t, postgres.Access{URL: testenv.Postgres(t).Database(t), Pooler: true}, config())
 	session := p.open(lock.MaxTTL)
 	for what, end := range map[string]func(g lock.Grant) error{
-		"release": func(g lock.Grant) error { _, err := p.DeleteIfOwner(t.Context(), g.Key, g.Session, g.Token); return err },
+		"release": func(g lock.Grant) error {
+			_, err := p.DeleteIfOwner(t.Context(), g.Key, g.Session, g.Token)
+			return err
+		},
 		"abandon": func(g lock.Grant) error { _, err := p.Abandon(t.Context(), g.Key, g.Session, g.RequestID); return err },
 		"revoke": func(g lock.Grant) error {
 			_, err := p.Revoke(t.Context(), port.RevokeRequest{Key: g.Key, Operator: "op", Reason: "because"})
@@ -199,7 +202,10 @@ func TestSequenceThatWentBackIsNoticed(t *testing.T) {
 	_, err = fresh.Handoff(t.Context(), port.GrantRef{Key: given.Key, Session: given.Session, Token: given.Token},
 		request(given.Key, session.ID))
 	expect(t, "handoff", err, lock.ErrUnsafeStore)
-	fresh.use2(t, given)
+	if _, err := fresh.Heartbeat(t.Context(), session.ID); err != nil {
+		t.Errorf("heartbeat: %v", err)
+	}
+	fresh.release(given)
 	raised, err := fresh.RaiseFloor(t.Context(), port.FloorRequest{Operator: "op", Reason: "because"})
 	if err != nil || raised.Floor < r.Floor {
 		t.Errorf("raised: %+v, %v, want above %d", raised, err, r.Floor)
@@ -210,15 +216,6 @@ func TestSequenceThatWentBackIsNoticed(t *testing.T) {
 		}
 		fresh.release(p.grab(name+"/2", session))
 	}
-}
-
-// use2 does what goes on while grants are stopped.
-func (p *place) use2(t *testing.T, g lock.Grant) {
-	t.Helper()
-	if _, err := p.Heartbeat(t.Context(), g.Session); err != nil {
-		t.Errorf("heartbeat: %v", err)
-	}
-	p.release(g)
 }
 
 // TestRaisedFloor is above all that the store knows, and bounded.
@@ -269,10 +266,12 @@ func TestRaisedFloorWaitsForWhoWrites(t *testing.T) {
 		return p.RaiseFloor(ctx, port.FloorRequest{Operator: "op", Reason: "because"})
 	})
 	p.waits(t, 1)
+	before := p.backends()
 	cancel()
 	_, err := answered(t, "raise", c)
 	refused(t, "raise", err)
-	p.use("other", session)
+	p.keeps(t, "raise", before)
+	p.use(t, "other", session)
 	writer.commit()
 	if n := one[int](p, "SELECT raises FROM fencelock.lock_meta"); n != 0 {
 		t.Errorf("%d raises, want none", n)

@@ -240,6 +240,21 @@ UPDATE fencelock.lock_entry e SET token = nextval('fencelock.fencing_token_seq')
 	}
 }
 
+// TestCloseCountsOnce: a session is closed while somebody else closes it.
+func TestCloseCountsOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	session := p.open(lock.MaxTTL)
+	p.grab("once", session)
+	first := p.begin("UPDATE fencelock.lock_session SET ended_at = clock_timestamp() WHERE secret = $1::uuid", session.ID.Reveal())
+	second := aside(func() (int, error) { return p.CloseSession(t.Context(), session.ID) })
+	p.waits(t, 1)
+	first.commit()
+	if n, err := answered(t, "the session is closed", second); n != 0 || err != nil {
+		t.Errorf("close: %d, %v, want 0", n, err)
+	}
+}
+
 // TestCloseCountsWhatLives: neither lapsed nor condemned grants are counted, nor what an expired session had.
 func TestCloseCountsWhatLives(t *testing.T) {
 	t.Parallel()

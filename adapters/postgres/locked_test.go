@@ -23,12 +23,13 @@ func newNarrow(t *testing.T, connections int) *place {
 }
 
 // use has a session take and release a key, and renews it.
-func (p *place) use(name string, session lock.Session) {
-	p.t.Helper()
+func (p *place) use(t *testing.T, name string, session lock.Session) {
+	t.Helper()
 	p.release(p.grab(name, session))
-	if _, err := p.Heartbeat(p.t.Context(), session.ID); err != nil {
-		p.t.Fatalf("heartbeat: %v", err)
-	}
+	eventually(t, "a heartbeat passes", func() bool {
+		_, err := p.Heartbeat(t.Context(), session.ID)
+		return err == nil
+	})
 }
 
 // TestLockedKeyDelaysThatKeyOnly: somebody has the row of a key locked for long. The Store has two connections, and more callers
@@ -50,7 +51,12 @@ func TestLockedKeyDelaysThatKeyOnly(t *testing.T) {
 	}
 	p.waits(t, 1)
 	for i := range 20 {
-		p.use(fmt.Sprintf("other/%d", i), session)
+		if n := p.waiting(); n > 1 {
+			t.Errorf("%d calls wait in the store for one key", n)
+		}
+		if i >= 10 {
+			p.use(t, fmt.Sprintf("other/%d", i), session)
+		}
 	}
 	if info, err := p.Read(t.Context(), g.Key); err != nil || info.Grant.Token != g.Token {
 		t.Errorf("read: %+v, %v", info, err)
@@ -97,7 +103,7 @@ func TestLockedSessionDelaysThatSessionOnly(t *testing.T) {
 	}
 	for round := range 10 {
 		for i := range stuck {
-			p.use(fmt.Sprintf("wanted/%d", i), session)
+			p.use(t, fmt.Sprintf("wanted/%d", i), session)
 		}
 		if round == 0 {
 			for _, c := range beats {
@@ -122,6 +128,38 @@ func TestLockedSessionDelaysThatSessionOnly(t *testing.T) {
 	}
 }
 
+// TestLockedSessionsLeaveRoomForHeartbeats: the heartbeats of many sessions wait for their rows, again and again, and those of
+// another one need not wait for them.
+func TestLockedSessionsLeaveRoomForHeartbeats(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	session := p.open(lock.MaxTTL)
+	locked := p.begin("SELECT 1")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const stuck = 16
+	refusals := make(chan error, 10_000)
+	for range stuck {
+		s := p.open(lock.MaxTTL)
+		locked.exec(lockSession, s.ID.Reveal())
+		go func() {
+			for ctx.Err() == nil {
+				_, err := p.Heartbeat(ctx, s.ID)
+				refusals <- err
+			}
+		}()
+	}
+	for passed := 0; len(refusals) < stuck; {
+		if _, err := p.Heartbeat(t.Context(), session.ID); err == nil {
+			passed++
+		}
+		if n := len(refusals); passed < n/2 {
+			t.Fatalf("%d heartbeats passed while %d of locked sessions were refused", passed, n)
+		}
+	}
+	refused(t, "a heartbeat of a locked session", <-refusals)
+}
+
 // TestLockedDeadSessionDelaysItsKeysOnly: a session has expired, and nobody can end it since somebody has its row locked.
 func TestLockedDeadSessionDelaysItsKeysOnly(t *testing.T) {
 	t.Parallel()
@@ -141,7 +179,7 @@ func TestLockedDeadSessionDelaysItsKeysOnly(t *testing.T) {
 	}
 	p.waits(t, 1)
 	for i := range 20 {
-		p.use(fmt.Sprintf("other/%d", i), session)
+		p.use(t, fmt.Sprintf("other/%d", i), session)
 	}
 	locked.commit()
 	for _, c := range wants {
@@ -187,7 +225,7 @@ func TestNobodyIsDeadlocked(t *testing.T) {
 	for round := range 7 {
 		name := fmt.Sprintf("deadlock/%d", round)
 		p.tombstone(name)
-		p.use(name, session)
+		p.use(t, name, session)
 		g := p.grab(name+"/given", holder)
 		locked := p.lockSession(session)
 		acquire := aside(func() (port.Attempt, error) { return p.TryInsert(t.Context(), request(key(t, name), session.ID)) })
@@ -239,6 +277,18 @@ func (p *place) backends() []int32 {
  WHERE datname = current_database() AND application_name = 'fencelock'`)
 }
 
+// keeps expects that the backends still serve the Store after a call was cancelled.
+func (p *place) keeps(t *testing.T, what string, before []int32) {
+	t.Helper()
+	p.waits(t, 0)
+	after := p.backends()
+	for _, pid := range before {
+		if !slices.Contains(after, pid) {
+			t.Errorf("%s: the connection of backend %d is gone", what, pid)
+		}
+	}
+}
+
 // TestCancelledCallCostsNoConnection cancels each call while it waits in the database. It has no effect, also later, and
 // its connection serves the next one.
 func TestCancelledCallCostsNoConnection(t *testing.T) {
@@ -275,13 +325,7 @@ func TestCancelledCallCostsNoConnection(t *testing.T) {
 		cancel()
 		_, err := answered(t, what, c)
 		refused(t, what, err)
-		p.waits(t, 0)
-		after := p.backends()
-		for _, pid := range before {
-			if !slices.Contains(after, pid) {
-				t.Errorf("%s: the connection of backend %d is gone", what, pid)
-			}
-		}
+		p.keeps(t, what, before)
 	}
 	lockedKey.commit()
 	lockedSession.commit()
@@ -361,7 +405,7 @@ func TestManyWaitersLeaveRoom(t *testing.T) {
 	}
 	eventually(t, "all wait", func() bool { return server.Status().Waiters == waiters })
 	for i := range 20 {
-		p.use(fmt.Sprintf("other/%d", i), holder)
+		p.use(t, fmt.Sprintf("other/%d", i), holder)
 	}
 	if len(granted) > 0 {
 		t.Fatalf("a waiter has the key that is held: %+v", <-granted)
