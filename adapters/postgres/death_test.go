@@ -154,7 +154,7 @@ UPDATE fencelock.lock_entry e SET token = nextval('fencelock.fencing_token_seq')
 	}
 	got, want = grant(func() (token lock.Token, err error) {
 		err = p.raw.QueryRow(t.Context(), `
-WITH entry AS MATERIALIZED (SELECT * FROM fencelock.lock_entry WHERE key = 'unseen' FOR UPDATE)
+WITH entry AS MATERIALIZED (SELECT key, session FROM fencelock.lock_entry WHERE key = 'unseen' FOR UPDATE)
 UPDATE fencelock.lock_entry e SET token = nextval('fencelock.fencing_token_seq')
   FROM entry LEFT JOIN fencelock.lock_session h ON h.id = entry.session AND h.ended_at IS NULL
  WHERE e.key = entry.key AND h.id IS NULL
@@ -210,7 +210,7 @@ func TestCloseOvertakesAGrant(t *testing.T) {
 	}
 	granted, err = during(func(s lock.Session) (bool, error) {
 		tag, err := p.raw.Exec(t.Context(), `
-WITH entry AS MATERIALIZED (SELECT * FROM fencelock.lock_entry WHERE key = 'closed' FOR UPDATE)
+WITH entry AS MATERIALIZED (SELECT key FROM fencelock.lock_entry WHERE key = 'closed' FOR UPDATE)
 UPDATE fencelock.lock_entry e SET token = nextval('fencelock.fencing_token_seq')
   FROM entry, fencelock.lock_session s
  WHERE e.key = entry.key AND s.secret = $1::uuid AND s.ended_at IS NULL`, s.ID.Reveal())

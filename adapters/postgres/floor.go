@@ -53,22 +53,8 @@ func (s *Store) RaiseFloor(ctx context.Context, req port.FloorRequest) (port.Flo
 	defer cancel()
 	var raised *port.FloorRaised
 	err := s.patiently(ctx, lockEntries, func(patience time.Duration) error {
-		return s.transact(ctx, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, `
-SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)`,
-				milliseconds(patience), milliseconds(idlePatience))
-			if err != nil {
-				return err
-			}
-			if _, err := tx.Exec(ctx, lockEntries); err != nil {
-				return err
-			}
-			rows, err := tx.Query(ctx, raiseFloor, append(s.clock.reading().args(),
-				int64(max(req.Above, s.watermark.seen())), req.Operator, req.Reason)...)
-			if err != nil {
-				return err
-			}
-			raised, err = pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[port.FloorRaised])
+		return s.transact(ctx, func(tx pgx.Tx) (err error) {
+			raised, err = s.raise(ctx, tx, req, patience)
 			return err
 		})
 	})
@@ -78,4 +64,29 @@ SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_ses
 	s.watermark.raised(raised.Floor)
 	s.waiters.wakeAll()
 	return *raised, nil
+}
+
+// raise is the transaction of a raised floor.
+func (s *Store) raise(
+	ctx context.Context, tx pgx.Tx, req port.FloorRequest, patience time.Duration,
+) (*port.FloorRaised, error) {
+	_, err := tx.Exec(ctx, `
+SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)`,
+		milliseconds(patience), milliseconds(idlePatience))
+	if err == nil {
+		_, err = tx.Exec(ctx, lockEntries)
+	}
+	if err != nil {
+		return nil, translate(err, reads)
+	}
+	rows, err := tx.Query(ctx, raiseFloor, append(s.clock.reading().args(),
+		int64(max(req.Above, s.watermark.seen())), req.Operator, req.Reason)...)
+	if err != nil {
+		return nil, translate(err, reads)
+	}
+	raised, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[port.FloorRaised])
+	if err != nil {
+		return nil, translate(err, reads)
+	}
+	return raised, nil
 }

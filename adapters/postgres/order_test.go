@@ -186,49 +186,44 @@ func TestTokensRiseWhereRowsComeAndGo(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	stores := []*place{p, {Store: p.another(), t: t, raw: p.raw}}
-	k := key(t, "comes/and/goes")
 	turn := make(chan lock.Token, 1) // whoever holds the key has the last token
 	turn <- 0
 	const sessions, rounds = 6, 15
-	done := make(chan error, sessions)
+	ended := make(chan struct{}, sessions)
 	for i := range sessions {
 		session, store := p.open(lock.MaxTTL), stores[i%2]
 		go func() {
+			defer func() { ended <- struct{}{} }()
 			for range rounds {
-				for {
-					a, err := store.TryInsert(t.Context(), request(k, session.ID))
-					if err != nil && !lock.IsRetryable(err) {
-						done <- err
-						return
-					}
-					if err != nil || !a.Granted {
-						continue // the row goes faster than it can be made, or another session has it
-					}
-					last := <-turn
-					if a.Grant.Token <= last {
-						t.Errorf("token %d after %d", a.Grant.Token, last)
-					}
-					turn <- a.Grant.Token
-					_, err = store.DeleteIfOwner(t.Context(), k, session.ID, a.Grant.Token)
-					if err != nil {
-						done <- err
-						return
-					}
-					break
+				if err := store.have(t, key(t, "comes/and/goes"), session, turn); err != nil {
+					t.Error(err)
+					return
 				}
 			}
-			done <- nil
 		}()
 	}
-	for ended := 0; ended < sessions; {
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Fatal(err)
-			}
-			ended++
-		default:
-			p.exec("DELETE FROM fencelock.lock_entry WHERE session IS NULL")
+	for len(ended) < sessions {
+		p.exec("DELETE FROM fencelock.lock_entry WHERE session IS NULL")
+	}
+}
+
+// have takes and releases a key that others want too, and compares the token with the last one.
+func (p *place) have(t *testing.T, k lock.Key, session lock.Session, turn chan lock.Token) error {
+	t.Helper()
+	for {
+		a, err := p.TryInsert(t.Context(), request(k, session.ID))
+		if err != nil && !lock.IsRetryable(err) {
+			return err
 		}
+		if err != nil || !a.Granted {
+			continue // the row goes faster than it can be made, or another session has it
+		}
+		last := <-turn
+		if a.Grant.Token <= last {
+			t.Errorf("token %d after %d", a.Grant.Token, last)
+		}
+		turn <- a.Grant.Token
+		_, err = p.DeleteIfOwner(t.Context(), k, session.ID, a.Grant.Token)
+		return err
 	}
 }

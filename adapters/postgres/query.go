@@ -165,7 +165,8 @@ func (s *Store) bury(ctx context.Context, session int64) error {
 		_, err := s.pools.work.Exec(ctx, `
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $4, true)),
 session AS MATERIALIZED (
-  SELECT s.* FROM patience CROSS JOIN fencelock.lock_session s WHERE s.id = $5 FOR UPDATE OF s
+  SELECT s.id, s.ended_at, s.renewed_at, s.expires_at
+    FROM patience CROSS JOIN fencelock.lock_session s WHERE s.id = $5 FOR UPDATE OF s
 )
 UPDATE fencelock.lock_session s SET ended_at = clock_timestamp()
   FROM session x
@@ -187,7 +188,8 @@ SELECT FROM patience CROSS JOIN fencelock.lock_session s WHERE s.secret = $2::uu
 	})
 }
 
-// transact does something in a transaction, and commits it unless that fails. Only the commit can be ambiguous.
+// transact does something in a transaction, and commits it unless that fails. Only the commit can be ambiguous, so do translates
+// its errors as those of reads.
 func (s *Store) transact(ctx context.Context, do func(tx pgx.Tx) error) error {
 	conn, err := s.pools.work.Acquire(ctx)
 	if err != nil {
@@ -203,7 +205,7 @@ func (s *Store) transact(ctx context.Context, do func(tx pgx.Tx) error) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
 		_ = tx.Rollback(ctx)
-		return translate(err, reads)
+		return err
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return translate(err, writes)

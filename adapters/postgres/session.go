@@ -179,7 +179,8 @@ func (s *Store) closeOnce(ctx context.Context, id lock.SessionID, patience time.
 // locksOf lists the grants of a session from one snapshot.
 var locksOf = `
 SELECT s.ended_at IS NOT NULL AS ended, ` + over("s.renewed_at", "s.expires_at") + ` AS expired, s.id AS session, s.owner,
-       e.namespace, e.key, e.token, e.request_id, e.granted_at, e.lease, ` + left("e.leased_at", "e.lease_until") + ` AS lease_left, e.metadata
+       e.namespace, e.key, e.token, e.request_id, e.granted_at, e.metadata,
+       e.lease, ` + left("e.leased_at", "e.lease_until") + ` AS lease_left
   FROM fencelock.lock_session s CROSS JOIN fencelock.lock_meta m
   LEFT JOIN fencelock.lock_entry e ON e.session = s.id AND e.token > m.floor
    AND NOT (e.lease IS NOT NULL AND ` + over("e.leased_at", "e.lease_until") + `)
