@@ -7,8 +7,9 @@
 // that quietly runs less on one backend is no claim of parity.
 //
 // With -write FILE it also brings the document up to date, and with -check FILE it fails where -write would
-// change it. Both replace the columns of the stores that were run and leave those of others, so one
-// run of one version can be checked by itself, as CI does. To drop a column, delete the file and write it anew.
+// change it, unless that is only for a version of a store that the document has in others: where tests take the server that is
+// there, it need not be one that somebody has written. Both replace the columns of the stores that were run and leave those of
+// others, so one run of one version can be checked by itself, as CI does. To drop a column, delete the file and write it anew.
 //
 // From the root of the repository, as `make parity` does with the default version of each store:
 //
@@ -18,7 +19,7 @@
 //	go run ./contracts/parity/report -check docs/parity.md reference=bin/parity/reference.json \
 //	    etcd=bin/parity/etcd.json postgres=bin/parity/postgres.json
 //
-// and with -write in the place of -check after a change of the suite. On another version of a store:
+// and `make fix-parity` with -write in the place of -check, after a change of the suite. On another version of a store:
 //
 //	FENCELOCK_TEST_POSTGRES_VERSION=14 go test -json -count=1 -run '^TestParity$' ./adapters/postgres >bin/parity/postgres-14.json
 //	go run ./contracts/parity/report -write docs/parity.md postgres=bin/parity/postgres-14.json

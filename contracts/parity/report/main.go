@@ -43,7 +43,7 @@ func run(out io.Writer, of []clause, args []string) error {
 		return writeDocument(*write, of, results)
 	}
 	if *check != "" {
-		return checkDocument(*check, of, results)
+		return checkDocument(out, *check, of, results)
 	}
 	return nil
 }
