@@ -130,7 +130,7 @@ func configure(name, text string, pooler bool) (*pgxpool.Config, error) {
 func outlast(config *pgxpool.Config) {
 	config.ConnConfig.OnNotice = noteUnconfirmed
 	config.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelPatience}
+		return &canceller{conn: conn}
 	}
 	config.BeforeConnect = hurry
 	config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
@@ -161,6 +161,33 @@ func unreadable(name, text string, err error) error {
 		}
 	}
 	return lock.Invalid(name, reason)
+}
+
+// canceller asks the database to cancel what a call has sent, once its context has ended. It waits for the database to confirm that it
+// has done so: else the request could hit the connection's next statement, and a pooler that loses its client in the
+// middle of such a request can crash (pgbouncer 1.18 does). The driver's own handler waits for neither.
+type canceller struct {
+	conn *pgconn.PgConn
+	done chan struct{}
+}
+
+// HandleCancel implements ctxwatch.Handler.
+func (c *canceller) HandleCancel(ended context.Context) {
+	deadline := time.Now().Add(cancelPatience)
+	_ = c.conn.Conn().SetDeadline(deadline)
+	c.done = make(chan struct{})
+	go func() {
+		defer close(c.done)
+		ctx, cancel := context.WithDeadline(context.WithoutCancel(ended), deadline)
+		defer cancel()
+		_ = c.conn.CancelRequest(ctx) // what comes of it shows in the call's own answer
+	}()
+}
+
+// HandleUnwatchAfterCancel implements ctxwatch.Handler.
+func (c *canceller) HandleUnwatchAfterCancel() {
+	<-c.done
+	_ = c.conn.Conn().SetDeadline(time.Time{})
 }
 
 // hurry bounds the time that a connection which was given up still takes a place in its pool: the driver asks the database to
