@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -113,6 +115,13 @@ func (h *hub) crowded() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.queues) > 0
+}
+
+// awaited returns the keys that somebody waits here for.
+func (h *hub) awaited() []lock.Key {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.queues))
 }
 
 // fire wakes who waits for the key: it may be free.

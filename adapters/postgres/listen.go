@@ -74,10 +74,10 @@ func tellLapsed(relation string) string {
 }
 
 // listen hears notifications until the Store ends. Whenever it begins to, everyone looks for themselves: what was
-// notified before was missed. Without a direct connection that is all it does.
+// notified before was missed. Without a direct connection it looks instead.
 func (s *Store) listen() {
 	if !s.pools.canListen() {
-		s.inPlace()
+		s.poll()
 		return
 	}
 	s.work.Go(s.feed.run)
