@@ -227,3 +227,33 @@ func (p *place) have(t *testing.T, k lock.Key, session lock.Session, turn chan l
 		return err
 	}
 }
+
+// TestHeartbeatCountsFromAfterItsWait: it renews the session for the time that is left to it then, not from when it came.
+func TestHeartbeatCountsFromAfterItsWait(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	session := p.open(lock.MaxTTL)
+	during := func(do func() error) (renewed, free time.Time) {
+		for {
+			locked := p.lockSession(session)
+			c := aside(func() (struct{}, error) { return struct{}{}, do() })
+			p.waitsUnless(t, func() bool { return len(c) > 0 })
+			free = one[time.Time](p, "SELECT clock_timestamp()")
+			locked.commit()
+			switch _, err := answered(t, "heartbeat", c); {
+			case err == nil:
+				return one[time.Time](p, "SELECT renewed_at FROM fencelock.lock_session WHERE secret = $1::uuid", session.ID.Reveal()), free
+			case !lock.IsRetryable(err):
+				t.Fatal(err)
+			}
+		}
+	}
+	renewed, free := during(func() error { _, err := p.Heartbeat(t.Context(), session.ID); return err })
+	if renewed.Before(free) {
+		t.Errorf("renewed at %v, and the row was free at %v", renewed, free)
+	}
+	renewed, free = during(func() error { _, err := p.raw.Exec(t.Context(), renew, session.ID.Reveal()); return err })
+	if !renewed.Before(free) {
+		t.Errorf("the naive statement renewed at %v, after its wait that ended at %v: this test shows nothing", renewed, free)
+	}
+}
