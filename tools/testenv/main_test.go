@@ -28,12 +28,18 @@ func TestMain(m *testing.M) {
 }
 
 func beVictim(server string) {
-	t := &recorder{}
-	switch server {
-	case "etcd":
-		fmt.Println(testenv.Etcd(t).Endpoints[0])
-	case "postgres":
-		fmt.Println(testenv.Postgres(t).URL)
+	r := &recorder{}
+	failed := r.run(func() {
+		switch server {
+		case "etcd":
+			fmt.Println(testenv.Etcd(r).Endpoints[0])
+		case "postgres":
+			fmt.Println(testenv.Postgres(r).URL)
+		}
+	})
+	if failed {
+		fmt.Fprintln(os.Stderr, r.text())
+		os.Exit(1)
 	}
 	select {}
 }
@@ -105,6 +111,7 @@ func startVictim(t *testing.T, server string) (victim *exec.Cmd, address string)
 	if os.Getenv("FENCELOCK_TEST_ENV") == "address" {
 		victim.Env = append(victim.Env, "FENCELOCK_TEST_ENV=")
 	}
+	victim.Stderr = os.Stderr
 	out, err := victim.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
