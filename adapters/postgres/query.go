@@ -87,7 +87,9 @@ func once[R any](ctx context.Context, s *Store, q query[R], gone int64) (r *R, t
 func send[R any](ctx context.Context, s *Store, q query[R], gone int64, patience time.Duration) (*R, time.Duration, error) {
 	var asker *string
 	if !q.asker.IsZero() {
-		s.gate.respect(ctx, q.asker)
+		if q.did == writes {
+			s.gate.respect(ctx, q.asker)
+		}
 		secret := q.asker.Reveal()
 		asker = &secret
 	}
