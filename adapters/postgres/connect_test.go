@@ -186,7 +186,7 @@ func TestCancellingHitsNoOtherStatement(t *testing.T) {
 		_, _ = conn.Exec(ctx, "SELECT pg_sleep(0.0015)") // ends in time, or not, or just so
 		cancel()
 		if !conn.Conn().IsClosed() {
-			if _, err := conn.Exec(t.Context(), "SELECT pg_sleep(0.0001)"); err != nil {
+			if _, err := conn.Exec(t.Context(), "SELECT pg_sleep(0.005)"); err != nil {
 				t.Fatalf("after call %d: %v", i, err)
 			}
 		}
