@@ -14,21 +14,24 @@ import (
 	"github.com/fencelock/fencelock/core/port"
 )
 
-// alive is the condition that a session s lives.
-var alive = "s.ended_at IS NULL AND NOT " + over("s.renewed_at", "s.expires_at")
+//nolint:gochecknoglobals // SQL that is put together once
+var (
+	// alive is the condition that a session s lives.
+	alive = "s.ended_at IS NULL AND NOT " + over("s.renewed_at", "s.expires_at")
 
-// standing are the grants e that stand, with their sessions s.
-var standing = `
+	// standing are the grants e that stand, with their sessions s.
+	standing = `
   FROM fencelock.lock_meta m CROSS JOIN fencelock.lock_entry e JOIN fencelock.lock_session s ON s.id = e.session
  WHERE e.token > m.floor AND ` + alive + `
    AND NOT (e.lease IS NOT NULL AND ` + over("e.leased_at", "e.lease_until") + `)`
 
-// listGrants lists grants of the namespace $4 whose keys are in [$5, $6) and behind $7, which is empty for none.
-var listGrants = `
+	// listGrants lists grants of the namespace $4 whose keys are in [$5, $6) and behind $7, which is empty for none.
+	listGrants = `
 SELECT e.key, e.token, s.secret::text, s.owner, e.request_id, e.granted_at, e.lease, ` + left("e.leased_at", "e.lease_until") + `,
        e.metadata` + standing + `
    AND e.namespace = $4 AND e.key >= $5 AND e.key < $6 AND e.key > $7
  ORDER BY e.key LIMIT $8`
+)
 
 // Grants implements port.Catalog.
 func (s *Store) Grants(
@@ -129,14 +132,19 @@ func isNumber(text string) bool {
 	return err == nil && n > 0 && strconv.FormatInt(n, 10) == text
 }
 
-// listRevocations lists records of the namespace $1 and of raised floors, those before $2. Each is a
-// range of the index; a page reads no more of either than it could need.
+// listRevocations lists records of the namespace $1 and of raised floors, those before $2. Each is a range of the index, and a page
+// reads no more of either than it could need. Both are asked for in the order of that index, though the namespace is
+// one: in that of the numbers alone the database may prefer to read the records of all namespaces, until it has found enough.
 const listRevocations = `
-SELECT r.id, r.key, r.operator, r.reason, r.at, r.previous_owner, r.previous_session::text, r.previous_token, r.floor
-  FROM ((SELECT * FROM fencelock.lock_revocation WHERE namespace = $1 AND id < $2 ORDER BY id DESC LIMIT $3)
-        UNION ALL
-        (SELECT * FROM fencelock.lock_revocation WHERE namespace IS NULL AND id < $2 ORDER BY id DESC LIMIT $3)) r
- ORDER BY r.id DESC LIMIT $3`
+(` + revocations + `
+  WHERE r.namespace >= $1 AND (r.namespace, r.id) < ($1, $2::bigint) ORDER BY r.namespace DESC, r.id DESC LIMIT $3)
+UNION ALL
+(` + revocations + `
+  WHERE r.namespace IS NULL AND r.id < $2 ORDER BY r.namespace DESC, r.id DESC LIMIT $3)
+ORDER BY id DESC LIMIT $3`
+
+const revocations = `SELECT r.id, r.key, r.operator, r.reason, r.at, r.previous_owner, r.previous_session::text, r.previous_token, r.floor
+   FROM fencelock.lock_revocation r`
 
 // Revocations implements port.Catalog.
 func (s *Store) Revocations(

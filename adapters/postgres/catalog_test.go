@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"encoding/base64"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +30,9 @@ func pages[V any](t *testing.T, size int, list func(port.Page) ([]V, string, err
 		all = append(all, part...)
 		if page.Token = next; next == "" {
 			return all
+		}
+		if len(all) > port.MaxPageSize {
+			t.Fatalf("the listing has no end; the last token is %q", next)
 		}
 	}
 }
@@ -138,44 +140,47 @@ func TestListsGoOnThroughChanges(t *testing.T) {
 	}
 }
 
+// condemn revokes a grant of the namespace, and sees that it is listed as it was said to be.
+func (p *place) condemn(t *testing.T, namespace, reason string, session lock.Session) {
+	t.Helper()
+	k, err := lock.NewKey(namespace, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := p.grabWith(request(k, session.ID))
+	r, err := p.Revoke(t.Context(), port.RevokeRequest{Key: k, Operator: "op", Reason: reason})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, _, err := p.Revocations(t.Context(), namespace, port.Page{Size: 1})
+	if err != nil || len(list) != 1 || !list[0].At.Equal(r.At) {
+		t.Fatalf("listed: %+v, %v", list, err)
+	}
+	list[0].At = r.At
+	if list[0] != r || r.PreviousToken != g.Token || !r.PreviousSession.Equal(session.ID) {
+		t.Errorf("listed %+v, revoked %+v", list[0], r)
+	}
+}
+
 // TestRevocationsPage: those of the namespace and the raised floors, newest first, in pages of every size.
 func TestRevocationsPage(t *testing.T) {
 	t.Parallel()
 	p := idlePlace(t)
 	session := p.open(lock.MaxTTL)
 	reasons := map[string][]string{}
-	note := func(reason string, namespaces ...string) {
-		for _, ns := range namespaces {
-			reasons[ns] = append([]string{reason}, reasons[ns]...)
-		}
-	}
 	for i := range 12 {
-		reason, ns := fmt.Sprint("act ", i), []string{lock.DefaultNamespace, "second"}[i%2]
+		reason, concerned := fmt.Sprint("act ", i), []string{lock.DefaultNamespace, "second", "third"}
 		if i%3 == 0 {
 			if _, err := p.RaiseFloor(t.Context(), port.FloorRequest{Operator: "op", Reason: reason}); err != nil {
 				t.Fatal(err)
 			}
-			note(reason, lock.DefaultNamespace, "second", "third")
-			continue
+		} else {
+			concerned = concerned[i%2 : i%2+1]
+			p.condemn(t, concerned[0], reason, session)
 		}
-		k, err := lock.NewKey(ns, "a")
-		if err != nil {
-			t.Fatal(err)
+		for _, ns := range concerned {
+			reasons[ns] = append([]string{reason}, reasons[ns]...)
 		}
-		g := p.grabWith(request(k, session.ID))
-		r, err := p.Revoke(t.Context(), port.RevokeRequest{Key: k, Operator: "op", Reason: reason})
-		if err != nil {
-			t.Fatal(err)
-		}
-		list, _, err := p.Revocations(t.Context(), ns, port.Page{Size: 1})
-		if err != nil || len(list) != 1 || !list[0].At.Equal(r.At) {
-			t.Fatalf("listed: %+v, %v", list, err)
-		}
-		list[0].At = r.At
-		if list[0] != r || r.PreviousToken != g.Token || !r.PreviousSession.Equal(session.ID) {
-			t.Errorf("listed %+v, revoked %+v", list[0], r)
-		}
-		note(reason, ns)
 	}
 	for ns, want := range reasons {
 		for size := 1; size <= len(want)+1; size++ {
@@ -207,19 +212,29 @@ SELECT 'busy', 'a', 'op', 'a reason', clock_timestamp(), i FROM generate_series(
 SELECT 'busy', 'key/' || i, nextval('fencelock.fencing_token_seq'), $2, 'r', clock_timestamp() FROM generate_series(1, $1::int) i`,
 		many, p.numberOf(session))
 	p.exec("ANALYZE fencelock.lock_revocation, fencelock.lock_entry, fencelock.lock_session")
-	grants := func(args ...any) []any { return append(postgres.TidyArgs(p.Store)[:3:3], args...) }
-	for name, c := range map[string]struct {
-		sql  string
-		args []any
-	}{
-		"records of a quiet namespace":    {postgres.ListRevocations, []any{"quiet", int64(math.MaxInt64), 3}},
-		"the first records of a busy one": {postgres.ListRevocations, []any{"busy", int64(math.MaxInt64), 3}},
-		"its last":                        {postgres.ListRevocations, []any{"busy", 3, 3}},
-		"grants of a quiet namespace":     {postgres.ListGrants, grants("quiet", "", "\x7f", "", 3)},
-		"the first grants of a busy one":  {postgres.ListGrants, grants("busy", "", "\x7f", "", 3)},
-		"its last grants":                 {postgres.ListGrants, grants("busy", "key/", "key0", "key/9998", 3)},
+	conn, err := p.raw.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	// As a connection plans after a while: for any parameters.
+	for _, sql := range []string{
+		"SET plan_cache_mode = force_generic_plan", "PREPARE revocations AS " + postgres.ListRevocations, "PREPARE grants AS " + postgres.ListGrants,
 	} {
-		lines, err := p.raw.Query(t.Context(), "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) "+c.sql, c.args...)
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const now = "now(), '1000 hours', '1000 hours', "
+	for name, list := range map[string]string{
+		"records of a quiet namespace":    "revocations('quiet', 9223372036854775807, 3)",
+		"the first records of a busy one": "revocations('busy', 9223372036854775807, 3)",
+		"its last":                        "revocations('busy', 3, 3)",
+		"grants of a quiet namespace":     "grants(" + now + "'quiet', '', '~', '', 3)",
+		"the first grants of a busy one":  "grants(" + now + "'busy', '', '~', '', 3)",
+		"its last grants":                 "grants(" + now + "'busy', 'key/', 'key0', 'key/9998', 3)",
+	} {
+		lines, err := conn.Query(t.Context(), "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) EXECUTE "+list)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

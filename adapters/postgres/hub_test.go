@@ -164,12 +164,39 @@ func TestEveryEndWakesAtEveryStore(t *testing.T) {
 	}
 }
 
+// listening is a second Store over the place's database that listens, and does nothing else on its own: no tidying comes to the
+// help of its waiters.
+func (p *place) listening(t *testing.T) *postgres.Store {
+	t.Helper()
+	store := dialIdle(t, p.url)
+	postgres.Listen(store)
+	return store
+}
+
+// TestDeathWakesBeforeAnybodyTidies whoever held the key.
+func TestDeathWakesBeforeAnybodyTidies(t *testing.T) {
+	t.Parallel()
+	p := idlePlace(t)
+	other := p.listening(t)
+	for range 3 {
+		holder, waiter := p.open(lock.MaxTTL), p.open(lock.MaxTTL)
+		g := p.grab("orphan", holder)
+		w := wait(t, other, g.Key, waiter)
+		p.caughtUp(t, other)
+		drained(w)
+		if n, err := p.CloseSession(t.Context(), holder.ID); n != 1 || err != nil {
+			t.Fatalf("close: %d, %v", n, err)
+		}
+		fires(t, "the end of the holder's session", w)
+	}
+}
+
 // TestDeathAfterAHandoverWakes: the waiter has seen one session hold the key; then another store hands the grant on, which wakes
 // nobody, and the session that has it now ends.
 func TestDeathAfterAHandoverWakes(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
-	other := p.another()
+	p := idlePlace(t)
+	other := p.listening(t)
 	first, next, waiter := p.open(lock.MaxTTL), p.open(lock.MaxTTL), p.open(lock.MaxTTL)
 	g := p.grab("handed", first)
 	w := wait(t, other, g.Key, waiter)
@@ -190,8 +217,8 @@ func TestDeathAfterAHandoverWakes(t *testing.T) {
 // TestDeathDuringATryWakes: the session dies after the try has seen it alive, and the news of that is there before the answer.
 func TestDeathDuringATryWakes(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
-	other := p.another()
+	p := idlePlace(t)
+	other := p.listening(t)
 	holder, waiter := p.open(lock.MaxTTL), p.open(lock.MaxTTL)
 	g := p.grab("slow", holder)
 	w := other.Register(g.Key, 0)

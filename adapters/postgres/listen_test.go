@@ -109,35 +109,34 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 	p.hears(postgres.ListenerRestarted)
 }
 
-// TestWithoutADirectConnection: a waiter is woken by what its own Store does, and by nobody else.
+// TestWithoutADirectConnection: nobody listens, and what a Store itself ends wakes its waiters at once all the same.
 func TestWithoutADirectConnection(t *testing.T) {
 	t.Parallel()
-	p := placeAt(t, postgres.Access{URL: testenv.Postgres(t).Database(t), Pooler: true}, config())
-	other := p.another()
-	p.hears(postgres.NotListening)
-	sub := p.Subscribe()
-	defer sub.Close()
-	if ev := <-sub.Events(); ev.Kind != port.Resync {
-		t.Errorf("the first event is %+v, want a resync", ev)
+	p := idlePlace(t)
+	for name, end := range map[string]func(lock.Grant) (bool, error){
+		"a release": func(g lock.Grant) (bool, error) { return p.DeleteIfOwner(t.Context(), g.Key, g.Session, g.Token) },
+		"an abandoned request": func(g lock.Grant) (bool, error) {
+			return p.Abandon(t.Context(), g.Key, g.Session, g.RequestID)
+		},
+		"a revocation": func(g lock.Grant) (bool, error) {
+			_, err := p.Revoke(t.Context(), port.RevokeRequest{Key: g.Key, Operator: "op", Reason: "a reason"})
+			return true, err
+		},
+		"a raised floor": func(lock.Grant) (bool, error) {
+			_, err := p.RaiseFloor(t.Context(), port.FloorRequest{Operator: "op", Reason: "a reason"})
+			return true, err
+		},
+	} {
+		g := p.grab("local", p.open(lock.MaxTTL))
+		w := wait(t, p.Store, g.Key, p.open(lock.MaxTTL))
+		quiet(t, "nothing", w)
+		if ok, err := end(g); !ok || err != nil {
+			t.Fatalf("%s: %v, %v", name, ok, err)
+		}
+		if !drained(w) {
+			t.Errorf("not woken by %s of its own Store", name)
+		}
 	}
-	if n := rows(t, p.raw, listeners+" AND application_name <> ''"); n > 1 {
-		t.Errorf("%d backends listen, want that of the other Store only", n)
-	}
-	holder, waiter := p.open(lock.MaxTTL), p.open(lock.MaxTTL)
-	g := p.grab("local", holder)
-	w := wait(t, p.Store, g.Key, waiter)
-	drained(w) // one is allowed, as the Store has just begun
-	p.release(g)
-	fires(t, "a release by the same Store", w)
-	g = p.grab("local", holder)
-	if _, err := p.TryInsert(t.Context(), request(g.Key, waiter.ID)); err != nil {
-		t.Fatal(err)
-	}
-	if ok, err := other.DeleteIfOwner(t.Context(), g.Key, g.Session, g.Token); !ok || err != nil {
-		t.Fatalf("release: %v, %v", ok, err)
-	}
-	p.caughtUp(t, other)
-	quiet(t, "a notification without a listener", w)
 }
 
 // TestForeignNotificationsAreNothing: anybody may notify, so what is said must be harmless, and what is nonsense ignored.

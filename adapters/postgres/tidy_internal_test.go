@@ -26,6 +26,12 @@ func TidyArgs(s *Store) []any { return append(s.clock.reading().args(), tidyBatc
 // TidyBatch is how many rows one takes.
 const TidyBatch = tidyBatch
 
+// Reap is what a Store does each second.
+func Reap(ctx context.Context, s *Store) (int, error) { return s.reap(ctx) }
+
+// Listen makes a Store listen that [DialIdle] has opened.
+func Listen(s *Store) { s.work.Go(s.listen) }
+
 // DialIdle opens a Store that does nothing on its own: it neither listens nor tidies.
 func DialIdle(ctx context.Context, access Access, cfg Config) (*Store, error) {
 	s := &Store{report: func(Incident) {}, clock: newDBClock(cfg.Clock)}

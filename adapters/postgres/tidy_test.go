@@ -100,17 +100,23 @@ SELECT 'default', 'lapsed/' || i, nextval('fencelock.fencing_token_seq'), $2, 'r
 }
 
 // idlePlace is a place whose Store does nothing on its own.
-func idlePlace(t *testing.T) *place {
-	t.Helper()
-	url := testenv.Postgres(t).Database(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+func idlePlace(tb testing.TB) *place {
+	tb.Helper()
+	url := testenv.Postgres(tb).Database(tb)
+	return &place{Store: dialIdle(tb, url), t: tb, url: url, raw: raw(tb, url), told: make(chan postgres.Incident, 1)}
+}
+
+// dialIdle opens a Store that does nothing on its own.
+func dialIdle(tb testing.TB, url string) *postgres.Store {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
 	store, err := postgres.DialIdle(ctx, postgres.Access{URL: url}, config())
 	if err != nil {
-		t.Fatalf("dial: %v", err)
+		tb.Fatalf("dial: %v", err)
 	}
-	t.Cleanup(func() { _ = store.Close() })
-	return &place{Store: store, t: t, url: url, raw: raw(t, url), told: make(chan postgres.Incident, 1)}
+	tb.Cleanup(func() { _ = store.Close() })
+	return store
 }
 
 // grabLeased acquires a key with a lease.
@@ -434,25 +440,68 @@ func TestStepOfTheDatabasesClockIsReported(t *testing.T) {
 	}
 }
 
+// countingClock counts how often it is looked at.
+type countingClock struct {
+	clock.Boot
+
+	looks atomic.Int64
+}
+
+func (c *countingClock) Elapsed() time.Duration { c.looks.Add(1); return c.Boot.Elapsed() }
+
 // TestTidyingThatFailsIsReportedOnce for as long as it fails.
 func TestTidyingThatFailsIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	url := testenv.Postgres(t).Database(t)
 	proxy := testenv.NewProxy(t, address(t, url))
-	p := placeAt(t, postgres.Access{URL: through(t, url, proxy)}, config())
+	counting, cfg := &countingClock{}, config()
+	cfg.Clock = counting
+	p := placeAt(t, postgres.Access{URL: through(t, url, proxy), ListenURL: url}, cfg)
+	direct := raw(t, url)
 	for range 2 {
 		proxy.Cut()
 		if i := p.hears(postgres.TidyFailed); i.Err == nil {
 			t.Error("the incident does not say why")
 		}
+		const rounds = 3 // each looks at the clock once
+		from := counting.looks.Load()
+		eventually(t, "it fails again", func() bool { return counting.looks.Load() > from+rounds })
+		for len(p.told) > 0 {
+			if i := <-p.told; i.Kind == postgres.TidyFailed {
+				t.Errorf("reported again: %v", i.Err)
+			}
+		}
 		proxy.Heal()
 		session := p.open(2 * time.Second)
 		eventually(t, "it tidies again", func() bool {
-			direct := raw(t, url)
-			var ended bool
-			err := direct.QueryRow(t.Context(), "SELECT ended_at IS NOT NULL FROM fencelock.lock_session WHERE secret = $1::uuid",
-				session.ID.Reveal()).Scan(&ended)
-			return err == nil && ended
+			return rows(t, direct, "SELECT FROM fencelock.lock_session WHERE secret = $1::uuid AND ended_at IS NOT NULL", session.ID.Reveal()) == 1
+		})
+	}
+}
+
+// BenchmarkTidyRound is a round over a hundred thousand sessions with a lock each, all alive, every tenth lock with a lease.
+func BenchmarkTidyRound(b *testing.B) {
+	p := idlePlace(b)
+	p.exec(`
+WITH alive AS (
+  INSERT INTO fencelock.lock_session (secret, owner, ttl, created_at, renewed_at, expires_at)
+  SELECT gen_random_uuid(), 'alive', interval '1 hour', clock_timestamp(), clock_timestamp(), clock_timestamp() + interval '1 hour'
+    FROM generate_series(1, 100000)
+  RETURNING id
+)
+INSERT INTO fencelock.lock_entry (namespace, key, token, session, request_id, granted_at, lease, leased_at, lease_until)
+SELECT 'default', 'key/' || a.id, nextval('fencelock.fencing_token_seq'), a.id, 'r', clock_timestamp(), l.lease, l.at, l.at + l.lease
+  FROM alive a LEFT JOIN (SELECT interval '1 hour' AS lease, clock_timestamp() AS at) l ON a.id % 10 = 0`)
+	p.exec("VACUUM ANALYZE fencelock.lock_session, fencelock.lock_entry")
+	for name, round := range map[string]func(context.Context) (int, error){
+		"each second": func(ctx context.Context) (int, error) { return postgres.Reap(ctx, p.Store) }, "each minute": p.ReapExpired,
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if n, err := round(b.Context()); n != 0 || err != nil {
+					b.Fatalf("%d over, %v", n, err)
+				}
+			}
 		})
 	}
 }
