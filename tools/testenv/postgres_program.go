@@ -66,7 +66,7 @@ if ! [ -e "$PGDATA/postgresql.conf" ]; then
 	umask 077
 	printf %s "$TESTENV_PASSWORD" >/tmp/password
 	"$bin/initdb" ` + strings.Join(initArgs("/tmp/password"), " ") + ` >/dev/null
-	echo host all all all scram-sha-256 >>"$PGDATA/pg_hba.conf"
+	echo host all,replication all all scram-sha-256 >>"$PGDATA/pg_hba.conf"
 fi
 exec "$bin/postgres" "$@"`, "postgres"},
 		args: p.args("*", "5432", "/tmp"),
