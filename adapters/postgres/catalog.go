@@ -14,7 +14,6 @@ import (
 	"github.com/fencelock/fencelock/core/port"
 )
 
-//nolint:gochecknoglobals // SQL that is put together once
 var (
 	// alive is the condition that a session s lives.
 	alive = "s.ended_at IS NULL AND NOT " + over("s.renewed_at", "s.expires_at")

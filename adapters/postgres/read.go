@@ -7,8 +7,6 @@ import (
 )
 
 // read shows a key with its floor.
-//
-//nolint:gochecknoglobals // SQL that is put together once
 var read = looked + `
 SELECT coalesce(v.floor, 0) AS floor,` + shown + `
   FROM view v`

@@ -24,8 +24,6 @@ const (
 //
 // The first condition is a cheap one for the many that are alive: no index helps here, since one on expires_at
 // would have every heartbeat write to it.
-//
-//nolint:gochecknoglobals // SQL that is put together once
 var buryAll = `
 WITH expired AS MATERIALIZED (
   SELECT s.id FROM fencelock.lock_session s
@@ -37,8 +35,6 @@ WITH expired AS MATERIALIZED (
 UPDATE fencelock.lock_session s SET ended_at = clock_timestamp() FROM expired x WHERE s.id = x.id`
 
 // endLeases ends grants whose leases have lapsed, and tells the servers.
-//
-//nolint:gochecknoglobals // SQL that is put together once
 var endLeases = `
 WITH entry AS MATERIALIZED (
   SELECT e.namespace, e.key, e.session, e.token FROM fencelock.lock_entry e
