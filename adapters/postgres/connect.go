@@ -227,7 +227,7 @@ func (c hurried) SetDeadline(at time.Time) error {
 	if soon := time.Now().Add(cancelPatience); at.After(soon) {
 		at = soon
 	}
-	return c.Conn.SetDeadline(at)
+	return c.Conn.SetDeadline(at) //nolint:wrapcheck // It stands in for the connection.
 }
 
 // unconfirmed marks a connection whose last commit is on the primary and perhaps nowhere else.

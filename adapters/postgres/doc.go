@@ -34,8 +34,9 @@
 //     waited gets a token below that of whoever it has waited for.
 //  3. Tokens are numbers of one sequence without a cache, so they rise for all keys at once; those of
 //     one key rise in the order of its grants, since each is taken under the lock of its row.
-//  4. A key has no row until somebody asks for it. Then one is made without a grant, and the grant is another statement. A row that has been idle for an
-//     hour is deleted, under its lock. What has waited for it meanwhile finds nothing, and begins anew.
+//  4. A key has no row until somebody asks for it. Then one is made without a grant, and the grant is another
+//     statement. A row that has been idle for an hour is deleted, under its lock. What has waited for it
+//     meanwhile finds nothing, and begins anew.
 //  5. The snapshot of a statement that waited for a row can be older than the row is then: the session of its
 //     holder may be missing in it. So what one statement does not see is looked for by a second one before it counts as gone.
 //  6. Statements run in READ COMMITTED. In a stricter level they would fail where these look at what is there now.
@@ -43,9 +44,9 @@
 //     none of that. The driver calls a closed connection safe to retry also where it was closed while an answer was
 //     due, so that is not believed.
 //
-// Somebody else's transaction may hold a row for as long as it likes. The wait for it is short at first, then goes on in a slow lane that has a
-// quarter of the connections; and one call waits for a row, the others of this Store behind it, without a
-// connection. So one locked key delays its own callers alone.
+// Somebody else's transaction may hold a row for as long as it likes. The wait for it is short at first, then goes
+// on in a slow lane that has a quarter of the connections; and one call waits for a row, the others of this
+// Store behind it, without a connection. So one locked key delays its own callers alone.
 //
 // # Waiting
 //
@@ -92,19 +93,21 @@
 //
 // # Connections
 //
-// Each Store has the connections of its URL (pool_max_conns, at least 2, by default 4 or the number of processors), two for heartbeats, and one
-// that listens. What a call has sent when it ends is cancelled in the database, and the connection is kept. One whose
-// server is silent is given up after half a second.
+// Each Store has the connections of its URL (pool_max_conns, at least 2, by default 4 or the number of processors),
+// two for heartbeats, and one that listens. What a call has sent when it ends is cancelled in the database,
+// and the connection is kept. One whose server is silent is given up after half a second.
 //
 // Behind a transaction pooler nothing may depend on a connection: there are no prepared statements, no settings at
-// the start of a connection but application_name, and no LISTEN. Give the way around it as ListenURL; without one, waiters on other servers poll.
-// IntervalStyle and DateStyle must be as they are by default there. pgbouncer should be 1.19 or newer: older ones crash when a
-// client goes away at the wrong moment while it has something cancelled.
+// the start of a connection but application_name, and no LISTEN. Give the way around it as ListenURL; without one,
+// waiters on other servers poll. IntervalStyle and DateStyle must be as they are by default there. pgbouncer
+// should be 1.19 or newer: older ones crash when a client goes away at the wrong moment while it has
+// something cancelled.
 //
 // # The schema
 //
 // Dial and [Migrate] bring it to the newest version, one server at a time. The lock for that is a row, which a pooler cannot
-// lose, with a lease of a few seconds. A server that finds the newest version, or one that is newer still, writes nothing and needs no more than these rights:
+// lose, with a lease of a few seconds. A server that finds the newest version, or one that is newer still, writes
+// nothing and needs no more than these rights:
 //
 //	GRANT USAGE ON SCHEMA fencelock TO role;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA fencelock TO role;

@@ -135,12 +135,14 @@ func applyMigrations(ctx context.Context, p *pools, files fs.FS) (err error) {
 		return fmt.Errorf("read migrations: %w", err)
 	}
 	if err := locker.Lock(ctx, db); err != nil {
-		return err
+		return fmt.Errorf("wait for the turn: %w", err)
 	}
 	// That the lock cannot be given back is nobody's loss: it runs out.
 	defer func() { _ = locker.Unlock(ctx, db) }()
-	_, err = provider.Up(ctx)
-	return err
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("apply migrations: %w", err)
+	}
+	return nil
 }
 
 // worthWaiting reports whether the lock on migrations may be had later: it is held, or the database could not answer.

@@ -99,13 +99,13 @@ func Dial(ctx context.Context, access Access, cfg Config) (*Store, error) {
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.waiters = newHub(s)
 	s.feed = newFeed(s)
-	if err := s.start(ctx, access, cfg); err != nil {
+	if err := s.start(ctx, cfg); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *Store) start(ctx context.Context, access Access, cfg Config) error {
+func (s *Store) start(ctx context.Context, cfg Config) error {
 	if err := migrate(ctx, s.pools); err != nil {
 		return err
 	}

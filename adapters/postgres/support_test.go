@@ -232,9 +232,9 @@ func terminate(t *testing.T, pool *pgxpool.Pool, pattern string) bool {
 	return rows(t, pool, "SELECT pg_terminate_backend(pid) FROM ("+activity+") AS a", pattern) > 0
 }
 
-func mustExec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
+func mustExec(t *testing.T, pool *pgxpool.Pool, sql string) {
 	t.Helper()
-	if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
+	if _, err := pool.Exec(t.Context(), sql); err != nil {
 		t.Fatalf("execute %q: %v", sql, err)
 	}
 }

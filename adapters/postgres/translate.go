@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -141,13 +142,5 @@ func timedOut(err error) bool {
 // isState reports whether the database answered with one of the SQLSTATEs.
 func isState(err error, states ...string) bool {
 	answer, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok {
-		return false
-	}
-	for _, state := range states {
-		if answer.Code == state {
-			return true
-		}
-	}
-	return false
+	return ok && slices.Contains(states, answer.Code)
 }

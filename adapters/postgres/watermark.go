@@ -10,6 +10,8 @@ import (
 )
 
 // lastToken is the last token that the database gave; 0 before the first.
+//
+//nolint:gosec // Fencing tokens are no credentials.
 const lastToken = "(SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM fencelock.fencing_token_seq q)"
 
 // guard remembers the highest token that this Store has seen. A database that would give it again has gone back in time, as
