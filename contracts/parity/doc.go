@@ -15,8 +15,9 @@
 // SESS-02: A session lives at least as long as the answer to its last heartbeat
 // guaranteed, which is close to its TTL, and is dead for every caller at once
 // no later than TTL + 2 s after the last heartbeat that the store accepted,
-// whatever becomes of the lock servers; the bound starts anew when the store changes its leader. A server drops a heartbeat that it
-// received more than 1 s ago, so that a thawed server revives nobody.
+// whatever becomes of the lock servers; the bound starts anew when the store changes its
+// leader, or its clock is set. A server drops a heartbeat that it received more than 1 s
+// ago, so that a thawed server revives nobody.
 //
 // SESS-03: A heartbeat answers alive, with the remaining time that the store
 // has guaranteed, or dead. Dead is terminal and stable, and is the answer to every call with

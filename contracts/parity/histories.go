@@ -2,7 +2,9 @@ package parity
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +19,9 @@ const (
 	searchTime = 30 * time.Second
 	// callTime bounds a call of a recorded client, so that a fault costs it little.
 	callTime = 250 * time.Millisecond
+	// maxDoubts is how many calls of unknown outcome a key gets before another takes its place. Each may take effect at any
+	// later time, so too many leave a history that nobody can judge.
+	maxDoubts = 6
 )
 
 // heldIsHeld: while a grant stands nobody else gets the key, however it is asked for.
@@ -130,14 +135,16 @@ func faultyHistory(s *stage) {
 type load struct {
 	s        *stage
 	recorder *history.Recorder
-	keys     []lock.Key
 
 	mu       sync.Mutex
 	sessions []lock.SessionID // alive as far as their clients know
+	keys     []lock.Key
+	doubts   map[lock.Key]int
+	retired  int
 }
 
 func (s *stage) newLoad(keys int) *load {
-	l := &load{s: s, recorder: history.NewRecorder()}
+	l := &load{s: s, recorder: history.NewRecorder(), doubts: map[lock.Key]int{}}
 	for i := range keys {
 		l.keys = append(l.keys, s.key("history/"+string(rune('a'+i))))
 	}
@@ -176,6 +183,27 @@ func (l *load) run(clients, steps int, direct func(step int)) {
 			l.s.Errorf("%d of %d steps took %v", step, steps, 3*patience)
 			return
 		}
+	}
+}
+
+// pick draws one of the keys.
+func (l *load) pick(random *rand.Rand) lock.Key {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.keys[random.IntN(len(l.keys))]
+}
+
+// note counts a call about the key whose outcome is unknown.
+func (l *load) note(key lock.Key, err error) {
+	if !lock.IsAmbiguous(err) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.doubts[key]++
+	if i := slices.Index(l.keys, key); i >= 0 && l.doubts[key] >= maxDoubts {
+		l.retired++
+		l.keys[i] = l.s.key(fmt.Sprintf("history/next/%d", l.retired))
 	}
 }
 
@@ -264,12 +292,13 @@ func (c *client) open(ctx context.Context) {
 
 // acquire sends one request up to three times, and withdraws it if no answer came.
 func (c *client) acquire(ctx context.Context) error {
-	req := port.GrantRequest{Key: c.load.keys[c.random.IntN(len(c.load.keys))], Session: c.session, RequestID: freshID()}
+	req := port.GrantRequest{Key: c.load.pick(c.random), Session: c.session, RequestID: freshID()}
 	if c.random.IntN(4) == 0 {
 		req.Lease = time.Minute
 	}
 	for range 3 {
 		a, err := c.backend.Locks.TryInsert(ctx, req)
+		c.load.note(req.Key, err)
 		if err == nil && a.Granted {
 			c.grants = append(c.grants, a.Grant)
 		}
@@ -278,12 +307,14 @@ func (c *client) acquire(ctx context.Context) error {
 		}
 	}
 	_, err := c.backend.Handover.Abandon(ctx, req.Key, req.Session, req.RequestID)
+	c.load.note(req.Key, err)
 	return err
 }
 
 // use does something with the oldest grant, which may be over.
 func (c *client) use(ctx context.Context, n int) (err error) {
 	g := c.grants[0]
+	defer func() { c.load.note(g.Key, err) }()
 	switch {
 	case n < 35:
 		_, err = c.backend.Locks.Extend(ctx, g.Key, g.Session, g.Token, 0)
@@ -296,10 +327,10 @@ func (c *client) use(ctx context.Context, n int) (err error) {
 		return err
 	case n < 58:
 		to := port.GrantRequest{Key: g.Key, Session: c.session, RequestID: freshID()}
-		g, err = c.backend.Handover.Handoff(ctx, port.GrantRef{Key: g.Key, Session: g.Session, Token: g.Token}, to)
+		taken, err := c.backend.Handover.Handoff(ctx, port.GrantRef{Key: g.Key, Session: g.Session, Token: g.Token}, to)
 		c.grants = c.grants[1:]
 		if err == nil {
-			c.grants = append(c.grants, g)
+			c.grants = append(c.grants, taken)
 		}
 		return err
 	default:
