@@ -85,6 +85,19 @@ func TestServersThatAreNotSafe(t *testing.T) {
 	}
 }
 
+// TestVersionsThatAreTooOld cannot be had here, so the answer of one that can is changed.
+func TestVersionsThatAreTooOld(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	err := postgres.JudgeVersion(t.Context(), p.Store, 130022, "13.22")
+	if !errors.Is(err, lock.ErrUnsafeStore) || !strings.Contains(err.Error(), "13.22") {
+		t.Errorf("version 13.22: %v", err)
+	}
+	if err := postgres.JudgeVersion(t.Context(), p.Store, 140000, "14.0"); err != nil {
+		t.Errorf("version 14.0: %v", err)
+	}
+}
+
 // TestStandbyIsNoStore, until it is promoted: then it is one without a restart of anybody.
 func TestStandbyIsNoStore(t *testing.T) {
 	t.Parallel()

@@ -101,3 +101,13 @@ func (c DatabaseClock) Reading() (estimate time.Time, quiet, watched time.Durati
 
 // Over is the condition that a life is over.
 func Over(since, until string) string { return over(since, until) }
+
+// JudgeVersion is the check of a database that is as a Store's, but of another version.
+func JudgeVersion(ctx context.Context, s *Store, version int, name string) error {
+	f, _, _, err := s.facts(ctx)
+	if err != nil {
+		return err
+	}
+	f.Version, f.VersionName = version, name
+	return s.judge(f)
+}
