@@ -132,6 +132,7 @@ func outlast(config *pgxpool.Config) {
 	config.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &canceller{conn: conn}
 	}
+	config.PrepareConn = forgetUnconfirmed
 	config.BeforeConnect = hurry
 	config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
 	if config.PingTimeout == 0 {
@@ -239,6 +240,12 @@ func noteUnconfirmed(conn *pgconn.PgConn, notice *pgconn.Notice) {
 	if notice.File == "syncrep.c" {
 		conn.CustomData()[unconfirmed] = true
 	}
+}
+
+// forgetUnconfirmed begins anew with each use of a connection: not every write is followed by [confirm].
+func forgetUnconfirmed(_ context.Context, conn *pgx.Conn) (usable bool, err error) {
+	delete(conn.PgConn().CustomData(), unconfirmed)
+	return true, nil
 }
 
 // confirm is for after a write that has succeeded: it returns an ambiguous error where a failover could undo that.

@@ -291,32 +291,48 @@ func TestWriteThatNoStandbyConfirmedIsNoSuccess(t *testing.T) {
 	server := testenv.StartPostgres(t, "synchronous_standby_names=nobody")
 	admin := raw(t, server.URL+"&synchronous_commit=local")
 	mustExec(t, admin, "CREATE TABLE target (id int)")
-	pools := openPools(t, postgres.Access{URL: server.URL})
-	conn, err := pools.Work().Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	work := openPools(t, postgres.Access{URL: server.URL}).Work()
+	acquire := func() *pgxpool.Conn {
+		t.Helper()
+		conn, err := work.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
 	}
-	defer conn.Release()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		_, err := conn.Exec(ctx, "INSERT INTO target VALUES (1)")
-		ended <- err
-	}()
-	eventually(t, "the commit waits", func() bool {
-		return rows(t, admin, "SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE 'INSERT%'") == 1
-	})
-	cancel()
-	if err := <-ended; err != nil {
-		t.Fatalf("the database says %v now, so nothing here is needed", err)
+	write := func(conn *pgxpool.Conn) {
+		t.Helper()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := conn.Exec(t.Context(), "INSERT INTO target VALUES (1)")
+			ended <- err
+		}()
+		eventually(t, "the commit waits, and is cancelled", func() bool {
+			return rows(t, admin, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE 'INSERT%'") > 0
+		})
+		if err := <-ended; err != nil {
+			t.Fatalf("the database says %v now, so nothing here is needed", err)
+		}
 	}
+	conn := acquire()
+	write(conn)
 	if err := postgres.Confirm(conn.Conn()); !errors.Is(err, lock.ErrContention) || !lock.IsAmbiguous(err) {
 		t.Errorf("got %v, want an unknown outcome", err)
 	}
 	if err := postgres.Confirm(conn.Conn()); err != nil {
 		t.Errorf("the next write is judged by the last one: %v", err)
 	}
-	if n := rows(t, admin, "SELECT FROM target"); n != 1 {
+	write(conn)
+	pid := conn.Conn().PgConn().PID()
+	conn.Release()
+	if conn = acquire(); conn.Conn().PgConn().PID() != pid {
+		t.Fatal("the pool has given another connection")
+	}
+	if err := postgres.Confirm(conn.Conn()); err != nil {
+		t.Errorf("the next use of the connection is judged by the last one: %v", err)
+	}
+	conn.Release()
+	if n := rows(t, admin, "SELECT FROM target"); n != 2 {
 		t.Errorf("%d rows, so it was undone after all", n)
 	}
 }
