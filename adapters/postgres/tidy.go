@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"time"
 )
 
@@ -19,6 +20,9 @@ const (
 	tidyBatch = 500
 )
 
+// upToABatch limits a statement, by a number: from a parameter the database would not see how little it has to read.
+var upToABatch = "LIMIT " + strconv.Itoa(tidyBatch)
+
 // buryAll ends sessions that have expired. A row that is locked is left: who holds it is about to renew the session, or to grant it
 // something. What another server has changed in the meantime is judged as it is now.
 //
@@ -29,7 +33,7 @@ WITH expired AS MATERIALIZED (
   SELECT s.id FROM fencelock.lock_session s
    WHERE s.ended_at IS NULL AND (s.expires_at <= $1::timestamptz OR s.renewed_at > statement_timestamp())
      AND ` + over("s.renewed_at", "s.expires_at") + `
-   LIMIT $4
+   ` + upToABatch + `
      FOR UPDATE SKIP LOCKED
 )
 UPDATE fencelock.lock_session s SET ended_at = clock_timestamp() FROM expired x WHERE s.id = x.id`
@@ -41,7 +45,7 @@ WITH entry AS MATERIALIZED (
    WHERE e.session IS NOT NULL AND e.lease IS NOT NULL
      AND (e.lease_until <= $1::timestamptz OR e.leased_at > statement_timestamp())
      AND ` + over("e.leased_at", "e.lease_until") + `
-   LIMIT $4
+   ` + upToABatch + `
      FOR UPDATE SKIP LOCKED
 ),
 ended AS (
@@ -50,24 +54,29 @@ ended AS (
 )
 SELECT ` + tellLapsed("ended") + ` FROM ended`
 
-// endOrphans ends the grants of sessions that have ended. That is final, so the sessions need no lock.
-const endOrphans = `
+// endOrphans ends the grants of sessions that have ended, from the number $1 on. That is final, so the sessions need no lock.
+var endOrphans = `
 WITH entry AS MATERIALIZED (
-  SELECT e.namespace, e.key FROM fencelock.lock_session s JOIN fencelock.lock_entry e ON e.session = s.id
-   WHERE s.ended_at IS NOT NULL
-   LIMIT $1
+  SELECT e.namespace, e.key, e.session
+    FROM fencelock.lock_session s JOIN fencelock.lock_entry e ON e.session = s.id
+   WHERE s.ended_at IS NOT NULL AND s.id >= $1
+   ORDER BY s.id ` + upToABatch + `
      FOR UPDATE OF e SKIP LOCKED
+),
+ended AS (
+  UPDATE fencelock.lock_entry e SET ` + endGrant + ` FROM entry x WHERE e.namespace = x.namespace AND e.key = x.key
+  RETURNING x.session
 )
-UPDATE fencelock.lock_entry e SET ` + endGrant + ` FROM entry x WHERE e.namespace = x.namespace AND e.key = x.key`
+SELECT count(*) AS ended, max(session) AS last FROM ended`
 
 // dropSessions deletes sessions that ended a while ago and that no row refers to. They stay dead: one that is
 // not known is no other than one that has ended. Until then the news of their end can be told.
-const dropSessions = `
+var dropSessions = `
 WITH ended AS MATERIALIZED (
   SELECT s.id FROM fencelock.lock_session s
-   WHERE s.ended_at < clock_timestamp() - interval '1 minute'
+   WHERE s.ended_at < statement_timestamp() - interval '1 minute'
      AND NOT EXISTS (SELECT FROM fencelock.lock_entry e WHERE e.session = s.id)
-   LIMIT $1
+   ` + upToABatch + `
      FOR UPDATE OF s SKIP LOCKED
 )
 DELETE FROM fencelock.lock_session s USING ended x WHERE s.id = x.id`
@@ -75,12 +84,12 @@ DELETE FROM fencelock.lock_session s USING ended x WHERE s.id = x.id`
 // endStrays ends grants that a raised floor has ended, and those of sessions whose rows somebody has deleted. Row and session are
 // looked for in one snapshot: a session that is not in it is gone. The row may be another grant's once it is
 // locked, so it is compared.
-const endStrays = `
+var endStrays = `
 WITH stray AS MATERIALIZED (
   SELECT e.namespace, e.key, e.session, e.token FROM fencelock.lock_entry e CROSS JOIN fencelock.lock_meta m
    WHERE e.session IS NOT NULL
      AND (e.token <= m.floor OR NOT EXISTS (SELECT FROM fencelock.lock_session s WHERE s.id = e.session))
-   LIMIT $1
+   ` + upToABatch + `
 ),
 entry AS MATERIALIZED (
   SELECT e.namespace, e.key FROM stray x JOIN fencelock.lock_entry e ON e.namespace = x.namespace AND e.key = x.key
@@ -95,11 +104,11 @@ UPDATE fencelock.lock_entry e SET ` + endGrant + ` FROM entry x WHERE e.namespac
 // keys, taken while the key's row is locked, and the row is deleted under that lock. So every token of the
 // key was taken before the deletion; and the next one is taken under the lock of a new row, which cannot be made before. Who
 // waited for the old row finds none and begins anew.
-const dropEntries = `
+var dropEntries = `
 WITH idle AS MATERIALIZED (
   SELECT e.namespace, e.key FROM fencelock.lock_entry e
-   WHERE e.session IS NULL AND e.floor = 0 AND e.idle_since < clock_timestamp() - interval '1 hour'
-   LIMIT $1
+   WHERE e.session IS NULL AND e.floor = 0 AND e.idle_since < statement_timestamp() - interval '1 hour'
+   ` + upToABatch + `
      FOR UPDATE SKIP LOCKED
 )
 DELETE FROM fencelock.lock_entry e USING idle x WHERE e.namespace = x.namespace AND e.key = x.key`
@@ -117,22 +126,40 @@ func (s *Store) ReapExpired(ctx context.Context) (int, error) {
 
 // reap is the part of [Store.ReapExpired] that does not look at all rows of keys.
 func (s *Store) reap(ctx context.Context) (over int, err error) {
-	for _, step := range []struct {
-		sql    string
-		timed  bool
-		counts bool
-	}{
-		{buryAll, true, true}, {endLeases, true, true}, {endOrphans, false, true}, {dropSessions, false, false},
-	} {
-		n, err := s.inBatches(ctx, step.sql, step.timed)
-		if step.counts {
-			over += n
-		}
-		if err != nil {
-			return over, err
-		}
+	sessions, err := s.inBatches(ctx, buryAll, true)
+	if err != nil {
+		return sessions, err
 	}
-	return over, nil
+	leases, err := s.inBatches(ctx, endLeases, true)
+	if over = sessions + leases; err != nil {
+		return over, err
+	}
+	orphans, err := s.endOrphans(ctx)
+	if over += orphans; err != nil {
+		return over, err
+	}
+	_, err = s.inBatches(ctx, dropSessions, false)
+	return over, err
+}
+
+// endOrphans goes through the sessions in the order of their numbers: to begin with the first for each batch would be to look again
+// at all that are done.
+func (s *Store) endOrphans(ctx context.Context) (total int, err error) {
+	type batch struct {
+		Ended int
+		Last  *int64
+	}
+	for from := int64(0); ; {
+		rows, err := list[batch](ctx, s, endOrphans, from)
+		if err != nil {
+			return total, err
+		}
+		b := rows[0]
+		if total += b.Ended; b.Ended < tidyBatch {
+			return total, nil
+		}
+		from = deref(b.Last)
+	}
 }
 
 // sweep is the rest.
@@ -158,9 +185,9 @@ func (s *Store) inBatches(ctx context.Context, sql string, timed bool) (total in
 func (s *Store) batch(ctx context.Context, sql string, timed bool) (int, error) {
 	ctx, cancel := s.call(ctx)
 	defer cancel()
-	args := []any{tidyBatch}
+	var args []any
 	if timed {
-		args = append(s.clock.reading().args(), tidyBatch)
+		args = s.clock.reading().args()
 	}
 	tag, err := s.pools.work.Exec(ctx, sql, args...)
 	if err != nil {

@@ -21,7 +21,7 @@ var (
 )
 
 // TidyArgs are those of a statement that is told of the time.
-func TidyArgs(s *Store) []any { return append(s.clock.reading().args(), tidyBatch) }
+func TidyArgs(s *Store) []any { return s.clock.reading().args() }
 
 // TidyBatch is how many rows one takes.
 const TidyBatch = tidyBatch

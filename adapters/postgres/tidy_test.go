@@ -188,6 +188,26 @@ func TestTidyingLeavesWhatOthersAreAt(t *testing.T) {
 	}
 }
 
+// TestAllLocksOfASessionEndWithIt also where they are more than a few batches, between those of others.
+func TestAllLocksOfASessionEndWithIt(t *testing.T) {
+	t.Parallel()
+	p := idlePlace(t)
+	const many = 3*postgres.TidyBatch + 1
+	sessions := []lock.Session{p.open(lock.MaxTTL), p.open(lock.MaxTTL), p.open(lock.MaxTTL)}
+	for i, n := range []int{1, many, 1} {
+		p.exec(`INSERT INTO fencelock.lock_entry (namespace, key, token, session, request_id, granted_at)
+SELECT 'default', $1::text || '/' || i, nextval('fencelock.fencing_token_seq'), $2, 'r', clock_timestamp() FROM generate_series(1, $3::int) i`,
+			fmt.Sprint(i), p.numberOf(sessions[i]), n)
+		p.kill(sessions[i].ID)
+	}
+	if n := p.reap(); n != many+2 {
+		t.Errorf("%d found over, want %d", n, many+2)
+	}
+	if n := one[int](p, "SELECT count(*) FROM fencelock.lock_entry WHERE session IS NOT NULL"); n != 0 {
+		t.Errorf("%d are held", n)
+	}
+}
+
 // between carries a statement out that changes rows of the table, one after another. It holds it at the one that fulfils the
 // condition, and does something meanwhile.
 func (p *place) between(t *testing.T, table, condition, sql string, args []any, meanwhile func()) {
@@ -232,7 +252,7 @@ func TestHeartbeatBeforeTheBurialWins(t *testing.T) {
 		"naive": {`
 WITH expired AS MATERIALIZED (
   SELECT s.id FROM fencelock.lock_session s
-   WHERE s.ended_at IS NULL AND ` + postgres.Over("s.renewed_at", "s.expires_at") + ` LIMIT $4
+   WHERE s.ended_at IS NULL AND ` + postgres.Over("s.renewed_at", "s.expires_at") + ` LIMIT 500
 )
 UPDATE fencelock.lock_session s SET ended_at = clock_timestamp() FROM expired x WHERE s.id = x.id`, true},
 	} {
@@ -271,7 +291,7 @@ func TestGrantToANewSessionIsNoStray(t *testing.T) {
 WITH entry AS MATERIALIZED (
   SELECT e.namespace, e.key FROM fencelock.lock_entry e
    WHERE e.session IS NOT NULL AND NOT EXISTS (SELECT FROM fencelock.lock_session s WHERE s.id = e.session)
-   LIMIT $1
+   LIMIT 500
      FOR UPDATE OF e SKIP LOCKED
 )
 UPDATE fencelock.lock_entry e SET session = NULL FROM entry x WHERE e.namespace = x.namespace AND e.key = x.key`, true},
@@ -285,7 +305,7 @@ UPDATE fencelock.lock_entry e SET session = NULL FROM entry x WHERE e.namespace 
 			p.exec("DELETE FROM fencelock.lock_session WHERE secret = $1::uuid", deleted.ID.Reveal())
 			var g lock.Grant
 			p.between(t, "fencelock.lock_entry", "NEW.key = 'a' AND NEW.session IS NULL",
-				c.sql, []any{postgres.TidyBatch}, func() {
+				c.sql, nil, func() {
 					g = p.grab("b", p.open(lock.MaxTTL))
 				})
 			info, err := p.Read(t.Context(), g.Key)
@@ -358,7 +378,7 @@ END $$`)
 		})
 	}
 	eventually(t, "rows have been deleted between grants", func() bool {
-		tag, err := p.raw.Exec(t.Context(), postgres.DropEntries, postgres.TidyBatch)
+		tag, err := p.raw.Exec(t.Context(), postgres.DropEntries)
 		if err != nil {
 			t.Errorf("drop: %v", err)
 		}
