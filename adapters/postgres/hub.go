@@ -22,6 +22,8 @@ const (
 //
 // The news of a session's end does not say what the session held. So the hub remembers whom the last try saw
 // holding each key that is waited for; and, since the news can overtake the answer to that try, which sessions ended lately.
+// That is believed once: a try that begins after the news sees for itself whether it is so. Else one false notice, or a session
+// number that comes again after a restore, would have waiters try without a pause.
 // A grant that was handed on meanwhile is found by a question to the store; see [feed].
 type hub struct {
 	clock *dbClock
@@ -31,6 +33,8 @@ type hub struct {
 	// holders are the sessions that were seen holding keys of queues, by their numbers.
 	holders map[int64]map[lock.Key]struct{}
 	deaths  deaths
+	// news counts what was said of ends of sessions.
+	news int64
 }
 
 // queue is who waits for one key; the order is of no account.
@@ -38,6 +42,8 @@ type queue struct {
 	wakes map[*wake]struct{}
 	// holder is the number of the session that was seen holding the key last; 0 if none was.
 	holder int64
+	// heeded is how many news there were when all who wait here were woken last: their next tries see what these are of.
+	heeded int64
 }
 
 func newHub(s *Store) *hub {
@@ -60,7 +66,7 @@ func (h *hub) register(key lock.Key) *wake {
 	defer h.mu.Unlock()
 	q := h.queues[key]
 	if q == nil {
-		q = &queue{wakes: map[*wake]struct{}{}}
+		q = &queue{wakes: map[*wake]struct{}{}, heeded: h.news}
 		h.queues[key] = q
 	}
 	q.wakes[w] = struct{}{}
@@ -85,7 +91,9 @@ func (w *wake) Cancel() {
 	}
 }
 
-func (q *queue) fire() {
+// wake wakes all who wait for a key. The caller holds the mutex.
+func (h *hub) wake(q *queue) {
+	q.heeded = h.news
 	for w := range q.wakes {
 		select {
 		case w.fired <- struct{}{}:
@@ -129,7 +137,7 @@ func (h *hub) fire(key lock.Key) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if q := h.queues[key]; q != nil {
-		q.fire()
+		h.wake(q)
 	}
 }
 
@@ -138,12 +146,12 @@ func (h *hub) wakeAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, q := range h.queues {
-		q.fire()
+		h.wake(q)
 	}
 }
 
 // held notes that a try found the key held by the session of that number. If that session has ended since, the news
-// of it may have come before the answer to the try.
+// of it may have come while the try was under way.
 func (h *hub) held(key lock.Key, session int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -152,8 +160,8 @@ func (h *hub) held(key lock.Key, session int64) {
 		return
 	}
 	h.forget(key, q)
-	if h.deaths.have(session) {
-		q.fire()
+	if h.deaths.news(session, h.clock.elapsed()) > q.heeded {
+		h.wake(q)
 		return
 	}
 	q.holder = session
@@ -167,30 +175,46 @@ func (h *hub) held(key lock.Key, session int64) {
 func (h *hub) ended(session int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.deaths.add(session, h.clock.elapsed())
+	h.news++
+	h.deaths.add(session, h.news, h.clock.elapsed())
 	for key := range h.holders[session] {
 		q := h.queues[key]
-		q.fire()
+		h.wake(q)
 		h.forget(key, q)
 	}
 }
 
-// deaths are the sessions that ended lately, in two generations.
+// deaths are the sessions that ended lately, each with the number of that news, in two generations.
 type deaths struct {
-	recent, older map[int64]struct{}
+	recent, older map[int64]int64
 	// turned is when recent was begun.
 	turned time.Duration
 }
 
-func (d *deaths) add(session int64, now time.Duration) {
-	if d.recent == nil || now-d.turned > deathsKept || len(d.recent) >= maxDeaths {
-		d.recent, d.older, d.turned = map[int64]struct{}{}, d.recent, now
+func (d *deaths) add(session, news int64, now time.Duration) {
+	d.age(now)
+	if d.recent == nil || len(d.recent) >= maxDeaths {
+		d.turn(now)
 	}
-	d.recent[session] = struct{}{}
+	d.recent[session] = news
 }
 
-func (d *deaths) have(session int64) bool {
-	_, recent := d.recent[session]
-	_, older := d.older[session]
-	return recent || older
+// age forgets what is old.
+func (d *deaths) age(now time.Duration) {
+	switch {
+	case now-d.turned > 2*deathsKept:
+		d.recent, d.older = nil, nil
+	case now-d.turned > deathsKept:
+		d.turn(now)
+	}
+}
+
+func (d *deaths) turn(now time.Duration) {
+	d.recent, d.older, d.turned = map[int64]int64{}, d.recent, now
+}
+
+// news returns the number of the last news of the session's end; 0 if there is none.
+func (d *deaths) news(session int64, now time.Duration) int64 {
+	d.age(now)
+	return max(d.recent[session], d.older[session])
 }

@@ -115,21 +115,57 @@ func TestHubForgetsWhoLeaves(t *testing.T) {
 	}
 }
 
+// TestFalseNewsWakesOnce: a session is said to have ended, and each further try finds the key held by it. A second such notice
+// wakes again, and what was said before somebody waited does not concern them.
+func TestFalseNewsWakesOnce(t *testing.T) {
+	t.Parallel()
+	h := newTestHub(&handClock{})
+	h.ended(7)
+	w := h.register(testKey(t, "a"))
+	if h.held(w.key, 7); w.woken() {
+		t.Error("woken by what was said before the try began")
+	}
+	for range 2 {
+		if h.ended(7); !w.woken() {
+			t.Error("not woken by the news")
+		}
+		for range 3 {
+			again := h.register(w.key)
+			w.Cancel()
+			if w = again; h.waiting(w.key) {
+				h.held(w.key, 7)
+			}
+			if w.woken() {
+				t.Error("woken by news that was heeded")
+			}
+		}
+	}
+	// The key was handed to and fro meanwhile, so the session was not known as the holder when the true news came.
+	h.held(w.key, 8)
+	h.ended(7)
+	if h.held(w.key, 7); !w.woken() {
+		t.Error("not woken by the true news after the false")
+	}
+}
+
 func TestDeathsAreRememberedForAWhile(t *testing.T) {
 	t.Parallel()
 	var d deaths
-	d.add(1, 0)
-	d.add(2, deathsKept)
-	d.add(3, deathsKept+1)
-	if !d.have(1) || !d.have(2) || !d.have(3) {
+	d.add(1, 1, 0)
+	d.add(2, 2, deathsKept)
+	d.add(3, 3, deathsKept+1)
+	have := func(session int64, now time.Duration) bool { return d.news(session, now) == session }
+	if now := deathsKept + 1; !have(1, now) || !have(2, now) || !have(3, now) {
 		t.Error("a session that ended a minute ago must be remembered")
 	}
-	d.add(4, 3*deathsKept)
-	if d.have(1) || !d.have(3) {
+	if now := 2*deathsKept + 2; have(1, now) || !have(3, now) {
 		t.Error("what ended two minutes ago is forgotten, and not before it is older than one")
 	}
+	if now := 5 * deathsKept; have(3, now) {
+		t.Error("what ended long ago is remembered, where nothing else has ended since")
+	}
 	for i := range int64(3 * maxDeaths) {
-		d.add(i, 3*deathsKept)
+		d.add(i, i, 5*deathsKept)
 	}
 	if n := len(d.recent) + len(d.older); n > 2*maxDeaths {
 		t.Errorf("%d are remembered", n)

@@ -237,6 +237,29 @@ func TestDeathDuringATryWakes(t *testing.T) {
 	fires(t, "the death of the session that the try has seen", w)
 }
 
+// TestFalseDeathWakesOnce: anybody may say that the holder's session has ended. A waiter looks once for each time that it is said.
+func TestFalseDeathWakesOnce(t *testing.T) {
+	t.Parallel()
+	p := idlePlace(t)
+	other := p.listening(t)
+	holder, waiter := p.open(lock.MaxTTL), p.open(lock.MaxTTL)
+	g := p.grab("alive", holder)
+	w := wait(t, other, g.Key, waiter)
+	p.caughtUp(t, other)
+	drained(w)
+	for range 2 {
+		p.exec(`SELECT pg_notify('fencelock', json_build_object('kind', 'session_over', 'session', id)::text)
+  FROM fencelock.lock_session WHERE secret = $1::uuid`, holder.ID.Reveal())
+		fires(t, "the news of a death", w)
+		for range 3 {
+			w = wait(t, other, g.Key, waiter)
+			quiet(t, "news that was found to be false", w)
+		}
+	}
+	p.kill(holder.ID)
+	fires(t, "the death after all", w)
+}
+
 // holdUp holds up the commit of what changes a row of the table so that the condition is true, until resume is called.
 func (p *place) holdUp(table, condition string) (resume func()) {
 	p.t.Helper()
