@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -23,6 +24,52 @@ func TestEveryStatement(t *testing.T) {
 				p.goThrough(t)
 			}
 		})
+	}
+}
+
+// TestEveryStatementWithALaterSchema: a newer version has added columns, whose names are any that this one uses for something else.
+func TestEveryStatementWithALaterSchema(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	names := []string{
+		// relations
+		"a", "asked", "asker", "e", "ended", "entry", "expired_session", "extended", "g", "granted", "h", "j", "judged", "lapsed", "m",
+		"r", "raised", "recorded", "released", "renewed", "revoked", "s", "t", "told", "v", "view", "w", "wanted", "x",
+		// what they find out
+		"ahead", "asker_busy", "asker_dead", "asker_expired", "asker_owner", "behind", "did", "done", "doubted", "doubted_missing",
+		"ended_grants", "expired", "extended_left", "free", "grants", "holder", "holder_secret", "known", "late", "lease_left", "live",
+		"made", "made_at", "made_left", "number", "over", "place", "remaining", "session_left", "sessions", "skipped", "span",
+		"unknown", "unsure", "want",
+		// columns of the other tables
+		"id", "secret", "owner", "ttl", "created_at", "renewed_at", "expires_at", "ended_at", "metadata", "namespace", "key", "token",
+		"floor", "session", "request_id", "granted_at", "lease", "leased_at", "lease_until", "awaited", "idle_since", "operator",
+		"reason", "at", "previous_owner", "previous_session", "previous_token", "raises", "singleton",
+	}
+	for _, table := range []string{"lock_session", "lock_entry", "lock_revocation", "lock_meta"} {
+		for _, name := range names {
+			p.exec(fmt.Sprintf("ALTER TABLE fencelock.%s ADD COLUMN IF NOT EXISTS %q text", table, name))
+		}
+	}
+	for range 7 {
+		p.goThrough(t)
+	}
+	if _, err := p.ReapExpired(t.Context()); err != nil {
+		t.Errorf("reap: %v", err)
+	}
+	if _, _, err := p.Grants(t.Context(), lock.DefaultNamespace, "", port.Page{Size: 10}); err != nil {
+		t.Errorf("grants: %v", err)
+	}
+	if _, _, err := p.Sessions(t.Context(), port.Page{Size: 10}); err != nil {
+		t.Errorf("sessions: %v", err)
+	}
+	if _, _, err := p.Revocations(t.Context(), lock.DefaultNamespace, port.Page{Size: 10}); err != nil {
+		t.Errorf("revocations: %v", err)
+	}
+	if _, err := p.Counts(t.Context()); err != nil {
+		t.Errorf("counts: %v", err)
+	}
+	if _, err := p.Read(t.Context(), key(t, "every")); err != nil {
+		t.Errorf("read: %v", err)
 	}
 }
 

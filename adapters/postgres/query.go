@@ -167,7 +167,7 @@ func (s *Store) bury(ctx context.Context, session int64) error {
 		_, err := s.pools.work.Exec(ctx, `
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $4, true)),
 session AS MATERIALIZED (
-  SELECT s.id, s.ended_at, s.renewed_at, s.expires_at
+  SELECT `+sessionColumns+`
     FROM patience CROSS JOIN fencelock.lock_session s WHERE s.id = $5 FOR UPDATE OF s
 )
 UPDATE fencelock.lock_session s SET ended_at = clock_timestamp()

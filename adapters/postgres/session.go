@@ -43,7 +43,7 @@ RETURNING created_at`, id.Reveal(), string(req.Owner), req.TTL, encodeMetadata(r
 var heartbeat = `
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $4, true)),
 session AS MATERIALIZED (
-  SELECT s.* FROM patience CROSS JOIN fencelock.lock_session s WHERE s.secret = $5::uuid FOR UPDATE OF s
+  SELECT ` + sessionColumns + ` FROM patience CROSS JOIN fencelock.lock_session s WHERE s.secret = $5::uuid FOR UPDATE OF s
 ),
 renewed AS (
   UPDATE fencelock.lock_session s SET renewed_at = clock_timestamp(), expires_at = clock_timestamp() + s.ttl
@@ -112,7 +112,7 @@ func (s *Store) beat(ctx context.Context, id lock.SessionID, received, patience 
 var closeSession = `
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $4, true)),
 session AS MATERIALIZED (
-  SELECT s.*, ` + over("s.renewed_at", "s.expires_at") + ` AS expired
+  SELECT s.id, s.ended_at, ` + over("s.renewed_at", "s.expires_at") + ` AS expired
     FROM patience CROSS JOIN fencelock.lock_session s WHERE s.secret = $5::uuid FOR UPDATE OF s
 )
 UPDATE fencelock.lock_session s SET ended_at = clock_timestamp()

@@ -24,6 +24,14 @@ func left(since, until string) string {
 	return "CASE WHEN " + since + " <= clock_timestamp() + interval '1 second' THEN " + until + " - clock_timestamp() END"
 }
 
+// Tables are asked for named columns only: those that a newer version adds must not collide with the names that statements give
+// to what they find out.
+const (
+	entryColumns = "e.namespace, e.key, e.token, e.floor, e.session, e.request_id, e.granted_at, e.lease, e.leased_at, " +
+		"e.lease_until, e.awaited, e.metadata"
+	sessionColumns = "s.id, s.secret, s.owner, s.ttl, s.renewed_at, s.expires_at, s.ended_at"
+)
+
 // locked begins every statement that changes the grant of a key. It locks the key's row and, where sharing
 // says so, after it the row of the session that asks; what follows may rely on both, and takes numbers
 // and times only then. It gives the relation "view" with one row, of nulls where the key has no row yet.
@@ -35,12 +43,12 @@ func locked(sharing string) string {
 	return `
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $4, true)),
 entry AS MATERIALIZED (
-  SELECT e.* FROM patience CROSS JOIN fencelock.lock_entry e
+  SELECT ` + entryColumns + ` FROM patience CROSS JOIN fencelock.lock_entry e
    WHERE e.namespace = $5 AND e.key = $6
      FOR UPDATE OF e
 ),
 asker AS MATERIALIZED (
-  SELECT s.* FROM (SELECT count(*) FROM entry) AS first CROSS JOIN fencelock.lock_session s
+  SELECT ` + sessionColumns + ` FROM (SELECT count(*) FROM entry) AS first CROSS JOIN fencelock.lock_session s
    WHERE s.secret = $7::uuid
    ` + sharing + `
 ),` + seen
@@ -53,8 +61,8 @@ const sharedAsker = "FOR SHARE OF s SKIP LOCKED"
 // looked begins every statement that only reads about a key. It is as [locked], without any lock.
 var looked = `
 WITH patience AS MATERIALIZED (SELECT $4::text),
-entry AS MATERIALIZED (SELECT e.* FROM fencelock.lock_entry e WHERE e.namespace = $5 AND e.key = $6),
-asker AS MATERIALIZED (SELECT s.* FROM fencelock.lock_session s WHERE s.secret = $7::uuid),` + seen
+entry AS MATERIALIZED (SELECT ` + entryColumns + ` FROM fencelock.lock_entry e WHERE e.namespace = $5 AND e.key = $6),
+asker AS MATERIALIZED (SELECT ` + sessionColumns + ` FROM fencelock.lock_session s WHERE s.secret = $7::uuid),` + seen
 
 // seen judges the relations "entry" and "asker".
 var seen = `
