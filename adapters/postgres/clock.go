@@ -1,8 +1,11 @@
 package postgres
 
 import (
+	"context"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fencelock/fencelock/core/port"
 )
@@ -27,6 +30,8 @@ type dbClock struct {
 	mu sync.Mutex
 	// zero is what the database's clock showed when ours was at zero, estimated from below.
 	zero time.Time
+	// top is at least what the database's clock showed then, as far as the samples since the last step tell.
+	top time.Time
 	// high is where zero has been; it comes down at a drift's pace. Small steps back add up below it.
 	high time.Time
 	// last is when the estimate was made, and first when the first one was, on our clock; seen says that there is one.
@@ -51,21 +56,22 @@ func (c *dbClock) observe(sent, received time.Duration, shown time.Time) (steppe
 	defer c.mu.Unlock()
 	if !c.seen {
 		c.seen, c.first, c.last = true, received, received
-		c.zero, c.high = low, low
+		c.zero, c.high, c.top = low, low, top
 		return 0
 	}
 	drift := time.Duration(float64(max(received-c.last, 0)) * maxDrift)
 	c.last = max(c.last, received)
-	if ahead := low.Sub(c.zero); ahead > stepSize {
-		return c.rebase(low, received, ahead)
+	// After slow answers it was anywhere up to top.
+	if ahead := low.Sub(later(c.zero, c.top)); ahead > stepSize {
+		return c.rebase(low, top, received, ahead)
 	}
 	if behind := top.Sub(c.high); behind < -stepSize {
-		return c.rebase(low, received, behind)
+		return c.rebase(low, top, received, behind)
 	}
 	if low.After(c.zero) {
-		c.zero = earlier(low, c.zero.Add(drift))
+		c.zero = earlier(low, later(c.zero.Add(drift), c.top))
 	}
-	c.zero = earlier(c.zero, top)
+	c.zero, c.top = earlier(c.zero, top), earlier(c.top, top)
 	if c.high = c.high.Add(-drift); c.high.Before(c.zero) {
 		c.high = c.zero
 	}
@@ -73,10 +79,17 @@ func (c *dbClock) observe(sent, received time.Duration, shown time.Time) (steppe
 }
 
 // rebase begins anew after a step. The caller holds the mutex.
-func (c *dbClock) rebase(zero time.Time, at, step time.Duration) time.Duration {
-	c.zero, c.high = zero, zero
+func (c *dbClock) rebase(low, top time.Time, at, step time.Duration) time.Duration {
+	c.zero, c.high, c.top = low, low, top
 	c.stepped, c.quiet = true, at
 	return step
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -86,29 +99,34 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// reading is what a statement is told of the time.
-type reading struct {
-	// estimate is at most what the database's clock shows; long ago before the first observation.
-	estimate time.Time
-	// quiet is for how long the database's clock was not set, as far as is known here; watched is for how long that is known.
-	quiet, watched time.Duration
+// reading stands for $1 to $3 of a statement, as [over] reads them. What they are is found out when the statement is
+// sent: a call may have waited for a connection by then.
+type reading struct{ clock *dbClock }
+
+func (c *dbClock) reading() reading { return reading{c} }
+
+// args are the first arguments of a statement.
+func (r reading) args() []any { return []any{r} }
+
+// RewriteQuery implements [pgx.QueryRewriter].
+func (r reading) RewriteQuery(_ context.Context, _ *pgx.Conn, sql string, args []any) (string, []any, error) {
+	estimate, quiet, watched := r.clock.told()
+	return sql, append([]any{estimate, quiet, watched}, args...), nil
 }
 
-// reading is as of now.
-func (c *dbClock) reading() reading {
+// told is what a statement is told of the time now: an estimate that is at most what the database's clock shows, and long ago before
+// the first observation; for how long that clock was not set, as far as is known here; and for how long that is known.
+func (c *dbClock) told() (estimate time.Time, quiet, watched time.Duration) {
 	now := c.clock.Elapsed()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.seen {
-		return reading{estimate: time.Unix(0, 0)}
+		return time.Unix(0, 0), 0, 0
 	}
-	r := reading{estimate: c.zero.Add(now), quiet: forever, watched: min(now-c.first, forever)}
+	quiet, watched = forever, min(now-c.first, forever)
 	if c.stepped {
-		r.quiet = min(now-c.quiet, forever)
-		r.watched = min(r.watched, r.quiet)
+		quiet = min(now-c.quiet, forever)
+		watched = min(watched, quiet)
 	}
-	return r
+	return c.zero.Add(now), quiet, watched
 }
-
-// args are $1 to $3 of [over].
-func (r reading) args() []any { return []any{r.estimate, r.quiet, r.watched} }

@@ -1,10 +1,12 @@
 package postgres_test
 
 import (
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencelock/fencelock/adapters/postgres"
@@ -206,6 +208,55 @@ func TestClockThereAndBack(t *testing.T) {
 	w.second()
 	w.set(900 * time.Millisecond)
 	w.expect("lag after the second step", w.lag(), 880*time.Millisecond, 900*time.Millisecond)
+}
+
+// TestClockSlowStart: what the first answers left open is no step when quick ones tell it, neither at the start nor after a step.
+func TestClockSlowStart(t *testing.T) {
+	t.Parallel()
+	const slow = 3 * time.Second
+	w := newWatch(t)
+	w.sample(0, slow)
+	w.expect("lag after a slow answer", w.lag(), slow, slow)
+	if step := w.second(); step != 0 {
+		t.Errorf("nobody has set the clock, and it counts as a step of %v", step)
+	}
+	w.expect("lag after a quick one", w.lag(), 0, 0)
+	w.set(time.Hour)
+	w.sample(0, slow)
+	if step := w.second(); step != 0 {
+		t.Errorf("one step counts twice: %v", step)
+	}
+	_, quiet, _ := w.Reading()
+	w.expect("quiet", quiet, time.Second, time.Minute)
+	w.expect("lag at last", w.lag(), 0, 0)
+	w.set(1500 * time.Millisecond)
+	if step := w.second(); step == 0 {
+		t.Error("a step after quick answers counts as what a slow one left open")
+	}
+}
+
+// TestReadingIsTakenWhenAStatementIsSent: a call may have waited for its connection for any time.
+func TestReadingIsTakenWhenAStatementIsSent(t *testing.T) {
+	t.Parallel()
+	w := newWatch(t)
+	w.sample(0, 0)
+	args := w.Args()
+	w.pass(time.Hour)
+	pool := raw(t, testenv.Postgres(t).Database(t))
+	var told time.Time
+	var watched time.Duration
+	err := pool.QueryRow(t.Context(), "SELECT $1::timestamptz, $3::interval FROM (SELECT $2::interval) q", args...).Scan(&told, &watched)
+	if err != nil || !told.Equal(w.wall) || watched != time.Hour {
+		t.Errorf("told %v, %v, %v; it is %v", told, watched, err, w.wall)
+	}
+	var batch pgx.Batch
+	batch.Queue("SELECT $1::timestamptz, $3::interval FROM (SELECT $2::interval) q", args...)
+	w.pass(time.Hour)
+	results := pool.SendBatch(t.Context(), &batch)
+	err = results.QueryRow().Scan(&told, &watched)
+	if err := errors.Join(err, results.Close()); err != nil || !told.Equal(w.wall) || watched != 2*time.Hour {
+		t.Errorf("told %v, %v, %v in a batch; it is %v", told, watched, err, w.wall)
+	}
 }
 
 // TestClockLateSamplesAreHarmless: two samples may be noted in another order than they were taken.

@@ -95,9 +95,11 @@ func (c DatabaseClock) Observe(sent, received time.Duration, shown time.Time) ti
 
 // Reading is what a statement would be told now.
 func (c DatabaseClock) Reading() (estimate time.Time, quiet, watched time.Duration) {
-	r := c.reading()
-	return r.estimate, r.quiet, r.watched
+	return c.told()
 }
+
+// Args are the arguments of a statement that is told of the time.
+func (c DatabaseClock) Args() []any { return c.reading().args() }
 
 // Over is the condition that a life is over.
 func Over(since, until string) string { return over(since, until) }
