@@ -27,6 +27,8 @@ CREATE TABLE fencelock.lock_session (
     ended_at   timestamptz,
     metadata   jsonb
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
+CREATE INDEX lock_session_ended ON fencelock.lock_session (id) WHERE ended_at IS NOT NULL;
+COMMENT ON INDEX fencelock.lock_session_ended IS 'Sessions that ended lately, for tidying.';
 COMMENT ON TABLE  fencelock.lock_session IS
     'Sessions. One lives while ended_at is null and expires_at is ahead; all its locks live and die with it. To kill one by hand, set ended_at.';
 COMMENT ON COLUMN fencelock.lock_session.id IS 'Number of the session, for the other tables and for people.';
@@ -59,6 +61,8 @@ CREATE TABLE fencelock.lock_entry (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
 CREATE INDEX lock_entry_session ON fencelock.lock_entry (session) WHERE session IS NOT NULL;
 COMMENT ON INDEX fencelock.lock_entry_session IS 'The locks of a session.';
+CREATE INDEX lock_entry_leased ON fencelock.lock_entry (session) WHERE lease IS NOT NULL AND session IS NOT NULL;
+COMMENT ON INDEX fencelock.lock_entry_leased IS 'Grants with a lease, for tidying.';
 COMMENT ON TABLE  fencelock.lock_entry IS
     'One row for each key in use. Its grant is over if session is null, if that session is over, if lease_until has passed, or if token is not above lock_meta.floor.';
 COMMENT ON COLUMN fencelock.lock_entry.namespace IS 'Namespace of the key.';
