@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -97,6 +98,13 @@ func earlier(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// noteClock takes note of what the database's clock showed between two readings of our own, and reports if it was set.
+func (s *Store) noteClock(sent, received time.Duration, shown time.Time) {
+	if by := s.clock.observe(sent, received, shown); by != 0 {
+		s.report(Incident{Kind: ClockStepped, Err: fmt.Errorf("the database's clock was set by %v", by)})
+	}
 }
 
 // reading stands for $1 to $3 of a statement, as [over] reads them. What they are is found out when the statement is

@@ -101,6 +101,26 @@ func (c DatabaseClock) Reading() (estimate time.Time, quiet, watched time.Durati
 // Args are the arguments of a statement that is told of the time.
 func (c DatabaseClock) Args() []any { return c.reading().args() }
 
+// HeartbeatsPassing is the statement of heartbeats.
+var HeartbeatsPassing = heartbeatsPassing
+
+// WaitingBeats counts the heartbeats that wait to be sent.
+func WaitingBeats(s *Store) int {
+	s.beats.mu.Lock()
+	defer s.beats.mu.Unlock()
+	return len(s.beats.waiting)
+}
+
+// AskersOfBeats counts who waits for them.
+func AskersOfBeats(s *Store) (n int) {
+	s.beats.mu.Lock()
+	defer s.beats.mu.Unlock()
+	for _, b := range s.beats.waiting {
+		n += b.askers
+	}
+	return n
+}
+
 // Over is the condition that a life is over.
 func Over(since, until string) string { return over(since, until) }
 

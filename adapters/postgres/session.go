@@ -11,16 +11,6 @@ import (
 	"github.com/fencelock/fencelock/core/port"
 )
 
-const (
-	// maxHeartbeatAge is the age at which a heartbeat is dropped: a server that was frozen must not
-	// renew for a client that may have been told of its session's death.
-	maxHeartbeatAge = time.Second
-	// shortBeat is the wait of a heartbeat for its session's row, which grants to the session hold for a moment.
-	shortBeat = 20 * time.Millisecond
-	// longBeat is its wait where that was too short. One heartbeat at a time waits so long, and leaves a connection to the others.
-	longBeat = 250 * time.Millisecond
-)
-
 // OpenSession implements port.SessionRegistry.
 func (s *Store) OpenSession(ctx context.Context, req port.OpenRequest) (lock.Session, error) {
 	ctx, cancel := s.call(ctx)
@@ -36,76 +26,6 @@ RETURNING created_at`, id.Reveal(), string(req.Owner), req.TTL, encodeMetadata(r
 		return lock.Session{}, err
 	}
 	return lock.Session{ID: id, Owner: req.Owner, TTL: req.TTL, CreatedAt: o.CreatedAt, Metadata: req.Metadata}, nil
-}
-
-// heartbeat renews a session, or ends it where it has expired. The row is locked first: the time is taken when nobody
-// else can decide about the session any more.
-var heartbeat = `
-WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $4, true)),
-session AS MATERIALIZED (
-  SELECT ` + sessionColumns + ` FROM patience CROSS JOIN fencelock.lock_session s WHERE s.secret = $5::uuid FOR UPDATE OF s
-),
-renewed AS (
-  UPDATE fencelock.lock_session s SET renewed_at = clock_timestamp(), expires_at = clock_timestamp() + s.ttl
-    FROM session x
-   WHERE s.id = x.id AND x.ended_at IS NULL AND NOT ` + over("x.renewed_at", "x.expires_at") + `
-  RETURNING s.ttl, s.expires_at
-),
-buried AS (
-  UPDATE fencelock.lock_session s SET ended_at = clock_timestamp()
-    FROM session x
-   WHERE s.id = x.id AND x.ended_at IS NULL AND NOT EXISTS (SELECT FROM renewed)
-)
-SELECT r.ttl, r.expires_at - clock_timestamp() AS remaining
-  FROM patience LEFT JOIN renewed r ON true`
-
-// pulse is the answer to a heartbeat; nulls where the session is dead.
-type pulse struct{ TTL, Remaining *time.Duration }
-
-// Heartbeat implements port.SessionRegistry. Heartbeats have connections of their own.
-func (s *Store) Heartbeat(ctx context.Context, id lock.SessionID) (port.Vitals, error) {
-	received := s.clock.elapsed()
-	ctx, cancel := s.call(ctx)
-	defer cancel()
-	defer s.gate.claim(id)()
-	v, err := s.beat(ctx, id, received, shortBeat)
-	if !isLocked(err) {
-		return v, err
-	}
-	leave, err := slow(ctx, s.gate.beats)
-	if err != nil {
-		return port.Vitals{}, err
-	}
-	defer leave()
-	return s.beat(ctx, id, received, longBeat)
-}
-
-// beat sends a heartbeat that was received at that time, unless it is too old when its turn comes.
-func (s *Store) beat(ctx context.Context, id lock.SessionID, received, patience time.Duration) (port.Vitals, error) {
-	conn, err := s.pools.beats.Acquire(ctx)
-	if err != nil {
-		return port.Vitals{}, translate(err, reads)
-	}
-	defer conn.Release()
-	sent := s.clock.elapsed()
-	if sent-received > maxHeartbeatAge {
-		return port.Vitals{}, lock.Contention("the heartbeat was too old to be passed on", false, nil)
-	}
-	rows, err := conn.Query(ctx, heartbeat, append(s.clock.reading().args(), milliseconds(patience), id.Reveal())...)
-	if err != nil {
-		return port.Vitals{}, translate(err, writes)
-	}
-	p, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[pulse])
-	if err != nil {
-		return port.Vitals{}, translate(err, writes)
-	}
-	if err := confirm(conn.Conn()); err != nil {
-		return port.Vitals{}, err
-	}
-	if p.TTL == nil {
-		return port.Vitals{}, lock.ErrSessionDead
-	}
-	return port.Vitals{TTL: *p.TTL, Remaining: max(deref(p.Remaining)-(s.clock.elapsed()-sent), 0)}, nil
 }
 
 // closeSession ends a session unless it has ended, and tells whether it had expired before.

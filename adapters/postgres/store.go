@@ -66,6 +66,7 @@ type Store struct {
 	pools     *pools
 	clock     *dbClock
 	gate      *gate
+	beats     *beats
 	waiters   *hub
 	feed      *feed
 	watermark *guard
@@ -97,6 +98,7 @@ func Dial(ctx context.Context, access Access, cfg Config) (*Store, error) {
 	}
 	s.gate = newGate(s.pools.work.Config().MaxConns)
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
+	s.beats = newBeats(s)
 	s.waiters = newHub(s)
 	s.feed = newFeed(s)
 	if err := s.start(ctx, cfg); err != nil {

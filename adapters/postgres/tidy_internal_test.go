@@ -41,7 +41,7 @@ func DialIdle(ctx context.Context, access Access, cfg Config) (*Store, error) {
 	}
 	s.gate = newGate(s.pools.work.Config().MaxConns)
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
-	s.waiters, s.feed = newHub(s), newFeed(s)
+	s.beats, s.waiters, s.feed = newBeats(s), newHub(s), newFeed(s)
 	if err = migrate(ctx, s.pools); err == nil {
 		err = s.check(ctx)
 	}
