@@ -53,9 +53,32 @@ SELECT string_agg(line, E'\n' ORDER BY line) FROM (
     FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid WHERE c.relnamespace = 'fencelock'::regnamespace AND a.attnum > 0
   UNION ALL
   SELECT format('%s %s', c.relname, obj_description(c.oid)) FROM pg_class c WHERE c.relnamespace = 'fencelock'::regnamespace
+  UNION ALL SELECT format('%s %s', proname, proconfig) FROM pg_proc WHERE pronamespace = 'fencelock'::regnamespace
   UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'fencelock'
   UNION ALL SELECT pg_get_triggerdef(t.oid) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE c.relnamespace = 'fencelock'::regnamespace
 ) AS shape (line)`)
+}
+
+// TestTriggersCallNobodyElsesFunctions: whoever may create functions in a schema that is searched could make one that fits better, and run it
+// with the rights of the server, or of an operator who changes something by hand.
+func TestTriggersCallNobodyElsesFunctions(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	held := p.grab("held", p.open(lock.MaxTTL))
+	for _, args := range []string{"text, text, text, bigint", "text, text, text, text, text, text"} {
+		p.exec("CREATE FUNCTION public.json_build_object(" + args + ") RETURNS json LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'somebody else''s'; END $$")
+	}
+	p.exec("UPDATE fencelock.lock_entry SET awaited = true")
+	for _, change := range []string{
+		"UPDATE fencelock.lock_entry SET session = NULL", "UPDATE fencelock.lock_session SET ended_at = now()",
+		"INSERT INTO fencelock.lock_revocation (operator, reason, at, floor) VALUES ('op', 'by hand', now(), 0)",
+	} {
+		p.exec(change)
+	}
+	p.release(p.grab(held.Key.Name(), p.open(lock.MaxTTL)))
+	if n := one[int](p, "SELECT count(*) FROM pg_proc WHERE pronamespace = 'fencelock'::regnamespace AND proconfig IS NULL"); n != 0 {
+		t.Errorf("%d functions of the schema search where their caller does", n)
+	}
 }
 
 // TestServersMigrateAtOnce: all servers of a new installation start together.
