@@ -24,6 +24,9 @@ type guard struct {
 	mu sync.Mutex
 	// unsafe is not nil while grants are stopped.
 	unsafe *lock.Error
+	// shown is the last token that the database showed last, whoever got it. It counts as seen once the database shows it again
+	// later: a crash may still undo one that was given to a grant which was not answered.
+	shown lock.Token
 }
 
 // newGuard reads the file and compares it with the database.
@@ -89,6 +92,8 @@ func (g *guard) judge(before lock.Token, last, floor int64) error {
 	if g.unsafe != nil {
 		return g.unsafe
 	}
+	g.file.Note(min(g.shown, lock.Token(last)))
+	g.shown = lock.Token(last)
 	return nil
 }
 

@@ -192,6 +192,27 @@ func TestEmptyDatabaseIsBelowTheFirstToken(t *testing.T) {
 	expect(t, "acquire", err, lock.ErrUnsafeStore)
 }
 
+// TestTokensThatOthersGotAreSeen by the probe: an idle server guards against a restore too.
+func TestTokensThatOthersGotAreSeen(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	ping := func(want error) {
+		t.Helper()
+		if err := p.Ping(t.Context()); !errors.Is(err, want) {
+			t.Errorf("ping: %v, want %v", err, want)
+		}
+	}
+	set := func(token int) { p.exec("SELECT setval('fencelock.fencing_token_seq', $1)", token) }
+	set(1000)
+	ping(nil)
+	set(900) // the database crashed before it had answered with the token
+	ping(nil)
+	ping(nil)
+	set(800)
+	ping(lock.ErrUnsafeStore)
+	p.hears(postgres.StoreUnsafe)
+}
+
 // TestNothingIsUnsafeWhileTokensGrow: the question of where the store is may be overtaken by grants.
 func TestNothingIsUnsafeWhileTokensGrow(t *testing.T) {
 	t.Parallel()
