@@ -3,14 +3,18 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencelock/fencelock/adapters/postgres"
 	"github.com/fencelock/fencelock/core/lock"
+	"github.com/fencelock/fencelock/core/port"
 	"github.com/fencelock/fencelock/tools/testenv"
 )
 
@@ -55,6 +59,8 @@ func TestSettingsOfTheDatabaseThatAreNotSafe(t *testing.T) {
 		{"default_transaction_read_only", "on", lock.ErrNotLeader, false},
 		{"IntervalStyle", "iso_8601", lock.ErrUnsafeStore, true},
 		{"DateStyle", "German", lock.ErrUnsafeStore, true},
+		{"client_encoding", "LATIN1", lock.ErrUnsafeStore, true},
+		{"client_min_messages", "error", lock.ErrUnsafeStore, true},
 	} {
 		t.Run(c.name+" "+c.value, func(t *testing.T) {
 			t.Parallel()
@@ -70,6 +76,90 @@ func TestSettingsOfTheDatabaseThatAreNotSafe(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSettingsThatOnlyNewConnectionsHave: those from before may be all that a probe would meet.
+func TestSettingsThatOnlyNewConnectionsHave(t *testing.T) {
+	t.Parallel()
+	p := placeAt(t, postgres.Access{URL: testenv.Postgres(t).Database(t) + "&pool_max_conns=8"}, config())
+	session := p.open(lock.MaxTTL)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	pools := postgres.PoolsOf(p.Store)
+	alter := "ALTER DATABASE " + one[string](p, "SELECT current_database()")
+	p.exec(alter + " SET synchronous_commit = off")
+	var inUse []*pgxpool.Conn
+	var err error
+	for range pools.Work().Config().MaxConns {
+		var conn *pgxpool.Conn
+		if conn, err = pools.Work().Acquire(ctx); err != nil {
+			break
+		}
+		inUse = append(inUse, conn)
+	}
+	expect(t, "a new connection", postgres.Translate(err, false), lock.ErrUnsafeStore)
+	for _, conn := range inUse {
+		conn.Release()
+	}
+	expect(t, "ping", p.Ping(ctx), lock.ErrUnsafeStore)
+	pools.Beats().Reset()
+	_, err = p.Heartbeat(ctx, session.ID)
+	expect(t, "heartbeat", err, lock.ErrUnsafeStore)
+
+	p.exec(alter + " RESET synchronous_commit")
+	if err := p.Ping(ctx); err != nil {
+		t.Errorf("ping, with all set right: %v", err)
+	}
+	if _, err := p.Heartbeat(ctx, session.ID); err != nil {
+		t.Errorf("heartbeat, with all set right: %v", err)
+	}
+}
+
+// TestTablesThatAreNotSafe: what somebody can do to the schema's own.
+func TestTablesThatAreNotSafe(t *testing.T) {
+	t.Parallel()
+	for what, hint := range map[string]string{
+		"SEQUENCE fencelock.fencing_token_seq CACHE 20":     "CACHE",
+		"SEQUENCE fencelock.fencing_token_seq CYCLE":        "CYCLE",
+		"SEQUENCE fencelock.fencing_token_seq INCREMENT -1": "INCREMENT",
+		"TABLE fencelock.lock_entry SET UNLOGGED":           "lock_entry",
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.exec("ALTER " + what)
+			refuses(t, p, postgres.Access{URL: p.url}, lock.ErrUnsafeStore, hint)
+		})
+	}
+}
+
+// TestEncodings: a database keeps every name, or is refused at once.
+func TestEncodings(t *testing.T) {
+	t.Parallel()
+	admin := raw(t, testenv.Postgres(t).URL)
+	for encoding, safe := range map[string]bool{"LATIN1": false, "EUC_JP": false, "SQL_ASCII": true} {
+		name := "fencelock_test_" + lock.NewSessionID().Reveal()
+		mustExec(t, admin, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING '"+encoding+"' LOCALE 'C'")
+		t.Cleanup(func() { _, _ = admin.Exec(context.WithoutCancel(t.Context()), "DROP DATABASE "+name+" WITH (FORCE)") })
+		target, err := url.Parse(testenv.Postgres(t).URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		target.Path = "/" + name
+		if !safe {
+			refuses(t, nil, postgres.Access{URL: target.String()}, lock.ErrUnsafeStore, encoding)
+			continue
+		}
+		store := dial(t, postgres.Access{URL: target.String()}, config())
+		owner := lock.Owner("é Жук 日本 🔒")
+		if _, err := store.OpenSession(t.Context(), port.OpenRequest{Owner: owner, TTL: lock.MaxTTL, Metadata: map[string]string{"who": string(owner)}}); err != nil {
+			t.Errorf("%s: %v", encoding, err)
+		}
+		all, _, err := store.Sessions(t.Context(), port.Page{Size: 10})
+		if err != nil || len(all) != 1 || all[0].Owner != owner || all[0].Metadata["who"] != string(owner) {
+			t.Errorf("%s: %+v, %v", encoding, all, err)
+		}
 	}
 }
 
@@ -132,6 +222,79 @@ func TestStandbyIsNoStore(t *testing.T) {
 	}
 }
 
+// TestStandbyOfSeveralHostsIsNotAsked: it knows less than the primary did, so what it says of a session or a grant is wrong.
+func TestStandbyOfSeveralHostsIsNotAsked(t *testing.T) {
+	t.Parallel()
+	primary, standby := testenv.StartPostgres(t), testenv.StartPostgres(t)
+	p := placeAt(t, postgres.Access{URL: primary.URL}, config())
+	late := placeAt(t, postgres.Access{URL: standby.URL}, config())
+	target, err := url.Parse(primary.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []*place{p, late} {
+		at.exec("CREATE ROLE fencelock LOGIN SUPERUSER PASSWORD 'secret'")
+	}
+	target.User = url.UserPassword("fencelock", "secret")
+	late.exec("COPY (SELECT) TO PROGRAM 'cat >standby.signal'") // in the server's own folder
+	_ = late.Close()
+	standby.Stop()
+	standby.Restart()
+
+	first, second := address(t, primary.URL), address(t, standby.URL)
+	for _, hosts := range []string{first + "," + second, second + "," + first} {
+		target.Host = hosts
+		both := placeAt(t, postgres.Access{URL: target.String()}, config())
+		session := both.open(lock.MaxTTL)
+		held := both.grab("held-by-"+session.ID.String(), session)
+		if grants, err := both.LocksOf(t.Context(), session.ID); err != nil || len(grants) != 1 {
+			t.Errorf("with both there: %+v, %v", grants, err)
+		}
+		primary.Stop()
+		for range 3 {
+			_, listed := both.LocksOf(t.Context(), session.ID)
+			_, _, settled := both.Settle(t.Context(), held.Key, held.Session, held.RequestID)
+			_, renewed := both.Heartbeat(t.Context(), session.ID)
+			for what, err := range map[string]error{"list": listed, "settle": settled, "heartbeat": renewed} {
+				if !lock.IsRetryable(err) {
+					t.Errorf("%s: got %v, want a retryable error", what, err)
+				}
+			}
+		}
+		expect(t, "ping", both.Ping(t.Context()), lock.ErrNotLeader)
+		primary.Restart()
+		if a, err := both.TryInsert(t.Context(), request(held.Key, session.ID)); err != nil || a.Granted {
+			t.Errorf("with the primary back: %+v, %v", a, err)
+		}
+	}
+}
+
+// TestConnectionThatBecameReadOnlyIsGivenUp: the next one may lead to where it can write.
+func TestConnectionThatBecameReadOnlyIsGivenUp(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	session := p.open(lock.MaxTTL)
+	for name, pool := range map[string]*pgxpool.Pool{"work": postgres.PoolsOf(p.Store).Work(), "beats": postgres.PoolsOf(p.Store).Beats()} {
+		conn, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(t.Context(), "SET default_transaction_read_only = on"); err != nil {
+			t.Fatal(err)
+		}
+		_, err = conn.Exec(t.Context(), "UPDATE fencelock.lock_session SET ttl = ttl")
+		expect(t, name, postgres.Translate(err, true), lock.ErrNotLeader)
+		refused(t, name, postgres.Translate(err, true))
+		if !conn.Conn().IsClosed() {
+			t.Errorf("%s: the connection is kept", name)
+		}
+		conn.Release()
+	}
+	if _, err := p.Heartbeat(t.Context(), session.ID); err != nil {
+		t.Errorf("heartbeat: %v", err)
+	}
+}
+
 // TestStandbysWithoutASynchronousOneAreReported, once each time.
 func TestStandbysWithoutASynchronousOneAreReported(t *testing.T) {
 	t.Parallel()
@@ -145,6 +308,9 @@ func TestStandbysWithoutASynchronousOneAreReported(t *testing.T) {
 		for len(p.told) > 0 {
 			if i := <-p.told; i.Kind == postgres.Unreplicated {
 				n++
+				if i.Err == nil {
+					t.Error("reported without a cause")
+				}
 			}
 		}
 		return n
@@ -152,11 +318,12 @@ func TestStandbysWithoutASynchronousOneAreReported(t *testing.T) {
 	if n := reported(); n != 0 {
 		t.Errorf("%d reports without a standby", n)
 	}
-	standby, err := pgconn.Connect(t.Context(), p.url+"&replication=true")
-	if err != nil {
-		t.Fatal(err)
+	replicate(p, "backup", "BASE_BACKUP")
+	replicate(p, "streaming", "CREATE_REPLICATION_SLOT backup TEMPORARY PHYSICAL RESERVE_WAL", "START_REPLICATION SLOT backup PHYSICAL %s")
+	if n := reported(); n != 0 {
+		t.Errorf("%d reports of base backups", n)
 	}
-	defer standby.Close(t.Context())
+	replicate(p, "streaming", "START_REPLICATION PHYSICAL %s")
 	if n, again := reported(), reported(); n != 1 || again != 0 {
 		t.Errorf("%d reports of a standby, and %d of the same later", n, again)
 	}
@@ -187,6 +354,35 @@ func TestStandbysWithoutASynchronousOneAreReported(t *testing.T) {
 	names("", "on")
 	if n := reported(); n != 0 {
 		t.Errorf("%d reports of what was told", n)
+	}
+}
+
+// replicate opens a connection as standbys and backups do, which stays in the state; %s in a command stands for where the log is now.
+func replicate(p *place, state string, commands ...string) {
+	p.t.Helper()
+	conn, err := pgconn.Connect(p.t.Context(), p.url+"&replication=true")
+	if err != nil {
+		p.t.Fatalf("replicate: %v", err)
+	}
+	p.t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(p.t.Context())) })
+	last := len(commands) - 1
+	for _, command := range commands[:last] {
+		if _, err := conn.Exec(p.t.Context(), command).ReadAll(); err != nil {
+			p.t.Fatalf("%s: %v", command, err)
+		}
+	}
+	now := one[string](p, "SELECT pg_current_wal_flush_lsn()::text")
+	conn.Frontend().SendQuery(&pgproto3.Query{String: strings.ReplaceAll(commands[last], "%s", now)})
+	if err := conn.Frontend().Flush(); err != nil {
+		p.t.Fatalf("replicate: %v", err)
+	}
+	timeout := time.After(patience)
+	for one[int](p, "SELECT count(*) FROM pg_stat_replication WHERE pid = $1 AND state = $2", conn.PID(), state) != 1 {
+		select {
+		case <-timeout:
+			p.t.Fatalf("%s is in no state of %s", commands[last], state)
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/url"
 	"strings"
@@ -30,6 +31,8 @@ const (
 	minWorkers = 2
 	// beatConnections is the size of the pool for heartbeats.
 	beatConnections = 2
+	// minStatements is the least number of prepared statements that a connection keeps; there are fewer.
+	minStatements = 128
 	// applicationName is how the database lists the connections.
 	applicationName = "fencelock"
 )
@@ -44,18 +47,20 @@ type pools struct {
 	pooler bool
 	// unreplicated: the last check saw standbys and none of them synchronous.
 	unreplicated atomic.Bool
+	// refused: the newest connection was not fit for locks, and was given up.
+	refused atomic.Bool
 }
 
 // openPools reads the URLs and opens the pools. No connection is made yet.
 func openPools(ctx context.Context, access Access) (*pools, error) {
-	work, err := configure("postgres URL", access.URL, access.Pooler)
+	p := &pools{pooler: access.Pooler}
+	work, err := p.configure("postgres URL", access.URL, access.Pooler)
 	if err != nil {
 		return nil, err
 	}
-	p := &pools{pooler: access.Pooler}
 	switch {
 	case access.ListenURL != "":
-		direct, err := configure("postgres listen URL", access.ListenURL, false)
+		direct, err := p.configure("postgres listen URL", access.ListenURL, false)
 		if err != nil {
 			return nil, err
 		}
@@ -98,8 +103,34 @@ func (p *pools) listener(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
+// vet is asked of every new connection, also through a pooler, before it is used. A standby answers questions from what it has replayed
+// so far, and of several hosts any may be one; a role or a database can be given settings that only
+// new connections have.
+func (p *pools) vet(ctx context.Context, conn *pgconn.PgConn) error {
+	results, err := conn.Exec(ctx, "SELECT "+askSettings).ReadAll()
+	if err != nil {
+		return err //nolint:wrapcheck // The driver wraps it, and translate judges it.
+	}
+	err = readSettings(results[0].Rows[0]).judge()
+	p.refused.Store(err != nil)
+	return err
+}
+
+// vetAnew returns what is wrong with a new connection, where the newest one was refused: those from before may still be well.
+func (p *pools) vetAnew(ctx context.Context) error {
+	if !p.refused.Load() {
+		return nil
+	}
+	conn, err := pgx.ConnectConfig(ctx, p.work.Config().ConnConfig)
+	if err != nil {
+		return translate(err, reads)
+	}
+	_ = conn.Close(ctx)
+	return nil
+}
+
 // configure reads a URL and adds what a [Store] relies on.
-func configure(name, text string, pooler bool) (*pgxpool.Config, error) {
+func (p *pools) configure(name, text string, pooler bool) (*pgxpool.Config, error) {
 	if text == "" {
 		return nil, lock.Invalid(name, "is missing")
 	}
@@ -114,13 +145,26 @@ func configure(name, text string, pooler bool) (*pgxpool.Config, error) {
 	if conn.RuntimeParams["application_name"] == "" {
 		conn.RuntimeParams["application_name"] = applicationName
 	}
+	conn.ValidateConnect = p.vet
+	ends := conn.OnPgError
+	conn.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+		return err.Code != stateReadOnly && ends(conn, err) // the next connection may meet the primary
+	}
 	if pooler {
 		// A pooler refuses settings that it does not know, and the next statement may meet another connection, so
 		// there is nothing to prepare either. What the settings are is checked at the start.
 		conn.DefaultQueryExecMode = pgx.QueryExecModeExec
 		conn.StatementCacheCapacity, conn.DescriptionCacheCapacity = 0, 0
 	} else {
-		conn.RuntimeParams["default_transaction_isolation"] = readCommitted
+		// Another mode would read times as text, which the database's settings change.
+		conn.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+		conn.StatementCacheCapacity = max(conn.StatementCacheCapacity, minStatements)
+		maps.Copy(conn.RuntimeParams, map[string]string{
+			"default_transaction_isolation": readCommitted,
+			"client_encoding":               "UTF8",
+			"client_min_messages":           "warning",             // see noteUnconfirmed
+			"search_path":                   "pg_catalog, pg_temp", // nobody else's functions
+		})
 	}
 	return config, nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencelock/fencelock/adapters/postgres"
@@ -41,7 +42,8 @@ func TestConnectionsHaveTheSettingsThatLocksNeed(t *testing.T) {
 	pools := openPools(t, postgres.Access{
 		URL: url + "&default_transaction_isolation=serializable&pool_max_conns=1&pool_min_conns=7",
 	})
-	named := openPools(t, postgres.Access{URL: url + "&application_name=mine&pool_max_conns=9&synchronous_commit=remote_write"})
+	named := openPools(t, postgres.Access{URL: url + "&application_name=mine&pool_max_conns=9&synchronous_commit=remote_write" +
+		"&default_query_exec_mode=simple_protocol&statement_cache_capacity=0"})
 	for _, pool := range []*pgxpool.Pool{pools.Work(), pools.Beats()} {
 		if got := setting(t, pool, "transaction_isolation"); got != "read committed" {
 			t.Errorf("isolation is %q", got)
@@ -49,12 +51,18 @@ func TestConnectionsHaveTheSettingsThatLocksNeed(t *testing.T) {
 		if got := setting(t, pool, "application_name"); got != "fencelock" {
 			t.Errorf("application name is %q", got)
 		}
+		if got := setting(t, pool, "search_path"); got != "pg_catalog, pg_temp" {
+			t.Errorf("functions may be those of %q", got)
+		}
 	}
 	if got := setting(t, named.Work(), "application_name"); got != "mine" {
 		t.Errorf("application name is %q, the URL says mine", got)
 	}
 	if got := setting(t, named.Work(), "synchronous_commit"); got != "remote_write" {
 		t.Errorf("synchronous_commit is %q, the URL says remote_write", got)
+	}
+	if got := named.Work().Config().ConnConfig.DefaultQueryExecMode; got != pgx.QueryExecModeCacheStatement {
+		t.Errorf("times are read in mode %s", got)
 	}
 	for _, c := range []struct {
 		what      string
@@ -291,6 +299,7 @@ func TestWriteThatNoStandbyConfirmedIsNoSuccess(t *testing.T) {
 	server := testenv.StartPostgres(t, "synchronous_standby_names=nobody")
 	admin := raw(t, server.URL+"&synchronous_commit=local")
 	mustExec(t, admin, "CREATE TABLE target (id int)")
+	mustExec(t, admin, "ALTER DATABASE postgres SET client_min_messages = 'error'") // new connections have it
 	work := openPools(t, postgres.Access{URL: server.URL}).Work()
 	acquire := func() *pgxpool.Conn {
 		t.Helper()
@@ -304,7 +313,7 @@ func TestWriteThatNoStandbyConfirmedIsNoSuccess(t *testing.T) {
 		t.Helper()
 		ended := make(chan error, 1)
 		go func() {
-			_, err := conn.Exec(t.Context(), "INSERT INTO target VALUES (1)")
+			_, err := conn.Exec(t.Context(), "INSERT INTO public.target VALUES (1)")
 			ended <- err
 		}()
 		eventually(t, "the commit waits, and is cancelled", func() bool {

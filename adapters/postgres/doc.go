@@ -32,7 +32,7 @@
 //  2. Numbers and times are taken after that, in the target list of the UPDATE that writes them. Anywhere else they can be
 //     taken before a wait: in an UPDATE that itself waits for the row, in a sub-select, in an INSERT … ON CONFLICT. Then one who
 //     waited gets a token below that of whoever it has waited for.
-//  3. Tokens are numbers of one sequence without a cache, so they rise for all keys at once; those of
+//  3. Tokens are numbers of one sequence without a cache, which is checked, so they rise for all keys at once; those of
 //     one key rise in the order of its grants, since each is taken under the lock of its row.
 //  4. A key has no row until somebody asks for it. Then one is made without a grant, and the grant is another
 //     statement. A row that has been idle for an hour is deleted, under its lock. What has waited for it
@@ -74,7 +74,7 @@
 // # Time travel
 //
 // After the restore of an old backup, or a failover to a standby that lagged, tokens would come twice. A Store knows the
-// highest that it has seen, in memory and in a file, and each statement that would grant compares it with the sequence, as
+// highest that it has seen, from its own grants and from where each Ping finds the sequence, in memory and in a file, and each statement that would grant compares it with the sequence, as
 // does the last token of the key itself. A database below it grants nothing until an operator raises the floor:
 // handoffs stop as well, all else goes on. Raising the floor locks all keys' rows against changes for a moment, lifts the floor and
 // the sequence above everything that is known, and ends all grants. A Store that has stopped goes on once it sees a floor that is not
@@ -84,9 +84,14 @@
 // # What is refused
 //
 // PostgreSQL before 14; fsync, full_page_writes or synchronous_commit off, each of which lets a crash undo a grant that was
-// answered; another isolation than READ COMMITTED, which only behind a pooler is not set here; and a standby. The
+// answered, as do unlogged tables; a sequence with a cache; another encoding than UTF8 or SQL_ASCII; another isolation than READ COMMITTED,
+// and client_min_messages=error, which only behind a pooler are not set here; and a standby. The
 // same is asked with every Ping, since settings change, and a standby is [lock.ErrNotLeader], since it may be promoted.
-// A URL with several hosts and target_session_attrs=read-write finds the primary by itself.
+//
+// Each new connection is asked too, before its first use. A standby, which says of sessions and grants what it has
+// replayed so far, is never asked for anything else: a URL with several hosts finds the primary by itself, whatever its
+// target_session_attrs. A connection on which a write finds the database read-only is given up. What a role or a database is set
+// to, only new connections have; after one was refused, Ping opens another to see whether that is over.
 //
 // Standbys of which none is synchronous are reported, not refused. With a synchronous one, a commit waits for it. When that wait is
 // cancelled, by a call that ends or by hand, the database answers with success and a warning; here the outcome is unknown then.
@@ -97,9 +102,13 @@
 // two for heartbeats, and one that listens. What a call has sent when it ends is cancelled in the database,
 // and the connection is kept. One whose server is silent is given up after half a second.
 //
+// They search functions in pg_catalog alone, as the schema's triggers do: else who may create functions in a schema of the search path
+// could make one that fits better than the one meant, and run it with the rights of the server.
+//
 // Behind a transaction pooler nothing may depend on a connection: there are no prepared statements, no settings at
 // the start of a connection but application_name, and no LISTEN. Give the way around it as ListenURL; without one,
-// waiters on other servers poll. IntervalStyle and DateStyle must be as they are by default there. pgbouncer
+// waiters on other servers poll. IntervalStyle and DateStyle must be as they are by default there, and the pooler must lead to the
+// primary alone: what is behind a connection may change after it was asked. pgbouncer
 // should be 1.19 or newer: older ones crash when a client goes away at the wrong moment while it has
 // something cancelled.
 //
