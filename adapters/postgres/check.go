@@ -178,7 +178,7 @@ func (s *Store) judge(f *facts) error {
 	if f.Version < minVersion {
 		return unsafeSetting("PostgreSQL %s is older than 14", f.VersionName)
 	}
-	if err := f.settings.judge(); err != nil {
+	if err := f.judge(); err != nil {
 		return err
 	}
 	switch {

@@ -152,7 +152,7 @@ func TestEncodings(t *testing.T) {
 			continue
 		}
 		store := dial(t, postgres.Access{URL: target.String()}, config())
-		owner := lock.Owner("é Жук 日本 🔒")
+		owner := lock.Owner("é Жук Ωμέγα 🔒")
 		if _, err := store.OpenSession(t.Context(), port.OpenRequest{Owner: owner, TTL: lock.MaxTTL, Metadata: map[string]string{"who": string(owner)}}); err != nil {
 			t.Errorf("%s: %v", encoding, err)
 		}

@@ -74,8 +74,8 @@
 // # Time travel
 //
 // After the restore of an old backup, or a failover to a standby that lagged, tokens would come twice. A Store knows the
-// highest that it has seen, from its own grants and from where each Ping finds the sequence, in memory and in a file, and each statement that would grant compares it with the sequence, as
-// does the last token of the key itself. A database below it grants nothing until an operator raises the floor:
+// highest that it has seen, by its own grants and where each Ping finds the sequence, in memory and in a file, and each
+// statement that would grant compares it with the sequence, as does the last token of the key itself. A database below it grants nothing until an operator raises the floor:
 // handoffs stop as well, all else goes on. Raising the floor locks all keys' rows against changes for a moment, lifts the floor and
 // the sequence above everything that is known, and ends all grants. A Store that has stopped goes on once it sees a floor that is not
 // below what it has seen. That the sequence has passed this by itself is not enough: other Stores, which had seen less, have given some of
