@@ -178,7 +178,7 @@ func (f *feed) deaths(ctx context.Context, batch []notice) (map[int64]port.FeedE
 	}
 	rows, err := list[row](ctx, f.store, `
 SELECT n.id, s.secret::text, s.id IS NULL OR s.ended_at IS NOT NULL, e.namespace, e.key
-  FROM unnest($1::bigint[]) AS n(id)
+  FROM pg_catalog.unnest($1::bigint[]) AS n(id)
   LEFT JOIN fencelock.lock_session s ON s.id = n.id
   LEFT JOIN fencelock.lock_entry e ON e.session = n.id`, numbers(batch, sessionOf))
 	for _, r := range rows {

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -322,7 +323,8 @@ func TestNotifiedOnlyWhereSomebodyWaits(t *testing.T) {
 	}
 }
 
-// overhear listens as a server does. The function that it returns gives what was notified since the last time.
+// overhear listens as a server does. The function that it returns gives what was notified since the last time, but for what
+// servers say to themselves.
 func (p *place) overhear(t *testing.T) (heard func() []string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), p.url)
@@ -348,7 +350,9 @@ func (p *place) overhear(t *testing.T) (heard func() []string) {
 			if n.Payload == end {
 				return payloads
 			}
-			payloads = append(payloads, n.Payload)
+			if !strings.Contains(n.Payload, `"kind":"proof"`) {
+				payloads = append(payloads, n.Payload)
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -88,7 +89,7 @@ func TestNaiveListenerMissesTheRelease(t *testing.T) {
 	}
 }
 
-// TestSilentConnectionIsReplaced: its other end has vanished, and nothing says so.
+// TestSilentConnectionIsReplaced: its other end has vanished, and nothing says so. Until there is another one the Store looks.
 func TestSilentConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	p, proxy := apart(t)
@@ -100,13 +101,111 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 		t.Fatalf("release: %v, %v", ok, err)
 	}
 	p.hears(postgres.NotListening) // it has noticed, and found no other way
-	quiet(t, "a notification that was swallowed", w)
+	fires(t, "a release that nobody could hear of", w)
 	proxy.Cut() // what is held back is lost
 	proxy.ReleaseAnswers()
 	proxy.ReleaseRequests()
 	proxy.Heal()
-	fires(t, "a release while the connection was dead", w)
 	p.hears(postgres.ListenerRestarted)
+	p.isDirect(t)
+}
+
+// isDirect proves that the Store hears what others do, and does not have to look: it tells of the end of a session.
+func (p *place) isDirect(t *testing.T) {
+	t.Helper()
+	p.caughtUp(t, p.Store)
+	sub := subscribe(t, p.Store)
+	session := p.open(lock.MaxTTL)
+	p.kill(session.ID)
+	brings(t, "a death", sub, port.FeedEvent{Kind: port.SessionOver, Session: session.ID})
+}
+
+// isWoken proves that the Store's waiters learn of what others do.
+func (p *place) isWoken(t *testing.T, other *postgres.Store) {
+	t.Helper()
+	g := p.grab("k", p.open(lock.MaxTTL))
+	w := wait(t, p.Store, g.Key, p.open(lock.MaxTTL))
+	drained(w)
+	if ok, err := other.DeleteIfOwner(t.Context(), g.Key, g.Session, g.Token); !ok || err != nil {
+		t.Fatalf("release: %v, %v", ok, err)
+	}
+	fires(t, "a release by another Store", w)
+}
+
+// TestListenURLThatHearsNothingOfOurs is noticed though it accepts LISTEN, and though others are heard there.
+func TestListenURLThatHearsNothingOfOurs(t *testing.T) {
+	t.Parallel()
+	for name, listenURL := range map[string]func(url string) string{
+		"another database": func(string) string {
+			elsewhere := newPlace(t)
+			go func() {
+				for t.Context().Err() == nil {
+					_, _ = elsewhere.raw.Exec(t.Context(), "SELECT pg_notify('fencelock', 'others are here'), pg_sleep(0.1)")
+				}
+			}()
+			return elsewhere.url
+		},
+		"a pooler": func(url string) string {
+			return testenv.PgBouncer(t, url,
+				"ignore_startup_parameters=default_transaction_isolation,search_path,client_min_messages,extra_float_digits")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := testenv.Postgres(t).Database(t)
+			p := placeAt(t, postgres.Access{URL: url, ListenURL: listenURL(url)}, config())
+			if i := p.hears(postgres.NotListening); i.Err == nil || !strings.Contains(i.Err.Error(), "not a direct connection") {
+				t.Errorf("the incident says %v", i.Err)
+			}
+			p.isWoken(t, p.another())
+		})
+	}
+}
+
+// TestListenerOfTheOldPrimary: the Store works with another server than before, and the one that it listens to is still there.
+func TestListenerOfTheOldPrimary(t *testing.T) {
+	t.Parallel()
+	before, after := testenv.StartPostgres(t), testenv.StartPostgres(t)
+	old, err := url.Parse(before.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := old.User.Password()
+	mustExec(t, raw(t, after.URL), "ALTER ROLE "+old.User.Username()+" PASSWORD '"+password+"'")
+	proxy := testenv.NewProxy(t, old.Host)
+	at := func(hosts string) string { return strings.Replace(before.URL, old.Host, hosts, 1) }
+	successor := dial(t, postgres.Access{URL: at(address(t, after.URL))}, config())
+	work := at(proxy.Addr + "," + address(t, after.URL))
+	p := placeAt(t, postgres.Access{URL: work, ListenURL: before.URL}, config())
+	p.raw = raw(t, before.URL)
+	p.isDirect(t)
+	proxy.Cut()
+	p.hears(postgres.NotListening)
+	p.isWoken(t, successor)
+}
+
+// TestFullPoolDeafensNobody: whether the connection hears cannot be found out, and it does.
+func TestFullPoolDeafensNobody(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t).Database(t)
+	proxy := testenv.NewProxy(t, address(t, url))
+	p := placeAt(t, postgres.Access{URL: through(t, url, proxy), ListenURL: url}, config())
+	p.raw = raw(t, url)
+	w, g := p.waiterOf(t, "k")
+	proxy.HoldRequests()
+	for range 3 {
+		eventually(t, "the listener was asked whether it is there", func() bool {
+			return one[int](p, "SELECT count(*) FROM pg_stat_activity WHERE query = '-- ping' AND datname = current_database()") == 1
+		})
+		p.exec("UPDATE fencelock.lock_entry SET session = NULL WHERE key = $1", g.Key.Name())
+	}
+	fires(t, "what it hears all the same", w)
+	for len(p.told) > 0 {
+		if i := <-p.told; i.Kind == postgres.NotListening {
+			t.Errorf("told of %v", i)
+		}
+	}
+	proxy.ReleaseRequests()
 }
 
 // TestWithoutADirectConnection: nobody listens, and what a Store itself ends wakes its waiters at once all the same.
