@@ -172,6 +172,7 @@ func TestLockedSessionDelaysNoOtherOfItsSet(t *testing.T) {
 	c := newChoir(t, testenv.Postgres(t).Database(t), nil)
 	stuck, one, other := c.open(lock.MaxTTL), c.open(lock.MaxTTL), c.open(lock.MaxTTL)
 	for {
+		c.exec("TRUNCATE renewal")
 		locked := c.lockSession(stuck)
 		release := c.hold(t)
 		first, last := c.beat(t.Context(), one.ID), c.beat(t.Context(), stuck.ID)
@@ -180,6 +181,9 @@ func TestLockedSessionDelaysNoOtherOfItsSet(t *testing.T) {
 		release()
 		passes(t, "with a locked one", first)
 		passes(t, "with a locked one", second)
+		if renewed, statements := c.renewals(); renewed != 2 || statements != 1 {
+			t.Errorf("%d sessions beside a locked one were renewed by %d statements", renewed, statements)
+		}
 		if c.waitsUnless(t, func() bool { return len(last) > 0 }) {
 			locked.commit()
 			if _, err := answered(t, "unlocked", last); err == nil {

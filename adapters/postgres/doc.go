@@ -24,6 +24,11 @@
 //     happen, or after it, and then finds the session dead.
 //  4. Heartbeats have two connections of their own, and a grant never waits for a session's row while it has that of
 //     a key: it skips a row that is locked, lets go of the key, and waits then. So no heartbeat stands behind acquires.
+//  5. Whenever one of the two is free, all heartbeats that wait go in one statement, up to 500. So the way to the database does not
+//     bound how many sessions live, and a lone one waits for no other. The statement skips rows that are locked; their
+//     heartbeats come again, and then wait for their rows one at a time.
+//  6. Where the database comes to a heartbeat more than two seconds after it was sent, as behind a lock on the table, it neither
+//     renews nor buries: what the statement was told of the time is too old.
 //
 // # Grants
 //
