@@ -17,6 +17,12 @@ const (
 	idlePatience = 5 * time.Second
 )
 
+// waitForEntries makes the wait for [lockEntries] long enough that the database ends an autovacuum which is in its way: it does so once
+// somebody has waited for deadlock_timeout. Everybody who changes a key waits behind meanwhile, so it is not longer than that needs.
+const waitForEntries = `
+SELECT set_config('lock_timeout', (s.setting::bigint + 1000)::text, true), set_config('idle_in_transaction_session_timeout', $1, true)
+  FROM pg_catalog.pg_settings s WHERE s.name = 'deadlock_timeout'`
+
 // lockEntries makes every statement that changes a grant come wholly before or after the transaction. A lock that
 // somebody has on a row does not stand in its way.
 const lockEntries = "LOCK TABLE fencelock.lock_entry IN SHARE ROW EXCLUSIVE MODE"
@@ -37,7 +43,7 @@ recorded AS (
   SELECT $5, $6, clock_timestamp(), r.floor FROM raised r
   RETURNING at, floor
 )
-SELECT r.at, setval('fencelock.fencing_token_seq', r.floor) AS floor,
+SELECT r.at, pg_catalog.setval('fencelock.fencing_token_seq'::regclass, r.floor) AS floor,
        (SELECT count(*)
           FROM fencelock.lock_entry e JOIN fencelock.lock_session h ON h.id = e.session CROSS JOIN fencelock.lock_meta m
          WHERE e.token > m.floor AND h.ended_at IS NULL AND NOT ` + over("h.renewed_at", "h.expires_at") + `
@@ -52,9 +58,9 @@ func (s *Store) RaiseFloor(ctx context.Context, req port.FloorRequest) (port.Flo
 	ctx, cancel := s.call(ctx)
 	defer cancel()
 	var raised *port.FloorRaised
-	err := s.patiently(ctx, lockEntries, func(patience time.Duration) error {
+	err := s.patiently(ctx, lockEntries, func(time.Duration) error {
 		return s.transact(ctx, func(tx pgx.Tx) (err error) {
-			raised, err = s.raise(ctx, tx, req, patience)
+			raised, err = s.raise(ctx, tx, req)
 			return err
 		})
 	})
@@ -67,12 +73,8 @@ func (s *Store) RaiseFloor(ctx context.Context, req port.FloorRequest) (port.Flo
 }
 
 // raise is the transaction of a raised floor.
-func (s *Store) raise(
-	ctx context.Context, tx pgx.Tx, req port.FloorRequest, patience time.Duration,
-) (*port.FloorRaised, error) {
-	_, err := tx.Exec(ctx, `
-SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)`,
-		milliseconds(patience), milliseconds(idlePatience))
+func (s *Store) raise(ctx context.Context, tx pgx.Tx, req port.FloorRequest) (*port.FloorRaised, error) {
+	_, err := tx.Exec(ctx, waitForEntries, milliseconds(idlePatience))
 	if err == nil {
 		_, err = tx.Exec(ctx, lockEntries)
 	}
