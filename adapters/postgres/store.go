@@ -46,7 +46,7 @@ type IncidentKind string
 const (
 	// ListenerRestarted: waiters were woken to look for themselves, since notifications may have been missed.
 	ListenerRestarted IncidentKind = "listener_restarted"
-	// NotListening: there is no direct connection to listen on; waiters poll.
+	// NotListening: nothing is heard, so the Store polls. Err says why; nil where there is no direct connection to listen on.
 	NotListening IncidentKind = "not_listening"
 	// ClockStepped: the database's clock was set; nobody is taken for dead for one time to live.
 	ClockStepped IncidentKind = "clock_stepped"
