@@ -63,9 +63,9 @@
 // The end of a session is one notification. Each Store remembers which session its waiters were last told of, and wakes those, once
 // for each time it is said. After a lost connection everyone is woken once it is back. Waking is a hint, so that is never wrong.
 //
-// A connection counts as listening once a random word, which the work's connections notify, has arrived by it; and every few seconds again. So
-// one that leads to another database, to the primary of before, or through a pooler is noticed. Until another one
-// hears, the Store looks at the tables a few times a second, as one without a direct connection does.
+// A connection counts as listening once a random word, which the work's connections notify, has arrived by it; and that
+// is tried again every few seconds. So one that leads to another database, to the primary of before, or through a pooler is noticed. Until
+// another one hears, the Store looks at the tables a few times a second, as one without a direct connection does.
 //
 // # The clock
 //
@@ -84,9 +84,10 @@
 //
 // After the restore of an old backup, or a failover to a standby that lagged, tokens would come twice. A Store knows the
 // highest that it has seen, by its own grants and where each Ping finds the sequence, in memory and in a file, and each
-// statement that would grant compares it with the sequence, as does the last token of the key itself. A database below it grants nothing until an operator raises the floor:
-// handoffs stop as well, all else goes on. Raising the floor locks all keys' rows against changes for a moment, once who changes one has committed, lifts the floor and
-// the sequence above everything that is known, and ends all grants. A Store that has stopped goes on once it sees a floor that is not
+// statement that would grant compares it with the sequence, as does the last token of the key itself. A database below it
+// grants nothing until an operator raises the floor: handoffs stop as well, all else goes on. Raising the floor locks all keys' rows
+// against changes for a moment, once who changes one has committed, lifts the floor and the sequence above everything that
+// is known, and ends all grants. A Store that has stopped goes on once it sees a floor that is not
 // below what it has seen. That the sequence has passed this by itself is not enough: other Stores, which had seen less, have given some of
 // those tokens again.
 //
