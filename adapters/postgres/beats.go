@@ -33,8 +33,8 @@ const (
 var errLate = errors.New("the database came to the heartbeat too late")
 
 // heartbeats renews sessions, or ends those that have expired. The rows are locked first: the time is taken when nobody
-// else can decide about the sessions any more. The estimate of $1 is older by then by as long as the statement has waited, for a table say. After
-// two seconds it says nothing any more, and neither is done.
+// else can decide about the sessions any more. The estimate of $1 is older by then, by as long as the statement has waited,
+// for the table say. After two seconds it says nothing any more, and neither is done.
 //
 // $1 to $3 are a [reading], $4 is the longest wait for a row, and $5 are the secrets, each there once.
 func heartbeats(lock string) string {

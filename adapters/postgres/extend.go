@@ -12,7 +12,8 @@ import (
 // it begins anew then, and is no shorter than it was.
 var extend = locked("") + `,
 wanted AS MATERIALIZED (
-  SELECT v.*, coalesce($10::interval, v.lease) AS want, v.lease_until - v.leased_at AS span,
+  SELECT v.namespace, v.key, v.live, v.holder_secret, v.token, v.lease, v.lease_until,
+         coalesce($10::interval, v.lease) AS want, v.lease_until - v.leased_at AS span,
          v.leased_at > clock_timestamp() + interval '1 second' AS ahead
     FROM view v
 ),

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"time"
@@ -234,8 +233,6 @@ func (s *Store) watchClock() error {
 	if err := conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&shown); err != nil {
 		return translate(err, reads)
 	}
-	if by := s.clock.observe(sent, s.clock.elapsed(), shown); by != 0 {
-		s.report(Incident{Kind: ClockStepped, Err: fmt.Errorf("the database's clock was set by %v", by)})
-	}
+	s.noteClock(sent, s.clock.elapsed(), shown)
 	return nil
 }

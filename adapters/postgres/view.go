@@ -67,7 +67,7 @@ asker AS MATERIALIZED (SELECT ` + sessionColumns + ` FROM fencelock.lock_session
 // seen judges the relations "entry" and "asker".
 var seen = `
 judged AS MATERIALIZED (
-  SELECT e.*,
+  SELECT ` + entryColumns + `,
          h.id AS holder, h.secret AS holder_secret, h.owner, ` + left("h.renewed_at", "h.expires_at") + ` AS session_left,
          a.id IS NULL AND EXISTS (SELECT FROM fencelock.lock_session x WHERE x.secret = $7::uuid) AS asker_busy,
          a.id IS NULL OR a.ended_at IS NOT NULL AS asker_dead,
@@ -82,7 +82,11 @@ judged AS MATERIALIZED (
     LEFT JOIN asker a ON true
 ),
 view AS MATERIALIZED (
-  SELECT j.*, (j.done OR j.lapsed) AS free, NOT (j.done OR j.lapsed OR j.unsure) AS live FROM judged j
+  SELECT j.namespace, j.key, j.token, j.floor, j.session, j.request_id, j.granted_at, j.lease, j.leased_at, j.lease_until, j.awaited,
+         j.metadata, j.holder, j.holder_secret, j.owner, j.session_left,
+         j.asker, j.asker_owner, j.asker_busy, j.asker_dead, j.asker_expired, j.lapsed, j.done,
+         (j.done OR j.lapsed) AS free, NOT (j.done OR j.lapsed OR j.unsure) AS live
+    FROM judged j
 )`
 
 // shown are the columns of a [sight], from "view".
