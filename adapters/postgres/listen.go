@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -72,8 +73,9 @@ func readNotice(payload string) (n notice, ok bool) {
 // tellLapsed is the SQL expression that notifies of a grant whose lease has lapsed; relation has its namespace, key, session and
 // token.
 func tellLapsed(relation string) string {
-	return "pg_catalog.pg_notify('" + channel + "', pg_catalog.json_build_object('kind', '" + noticeLapsed +
-		"', 'namespace', " + relation + ".namespace, 'key', " + relation + ".key, 'session', " + relation + ".session, 'token', " + relation + ".token)::text)"
+	column := func(name string) string { return "'" + name + "', " + relation + "." + name }
+	return "pg_catalog.pg_notify('" + channel + "', pg_catalog.json_build_object('kind', '" + noticeLapsed + "', " +
+		strings.Join([]string{column("namespace"), column("key"), column("session"), column("token")}, ", ") + ")::text)"
 }
 
 // errUnsaid is why nothing is proved about what is heard.
