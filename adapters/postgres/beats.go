@@ -63,7 +63,7 @@ buried AS (
 SELECT a.place, r.ttl, r.expires_at - clock_timestamp() AS remaining,
        j.id IS NULL AND EXISTS (SELECT FROM fencelock.lock_session x WHERE x.secret = a.secret::uuid) AS busy,
        CASE WHEN j.lives AND j.late THEN clock_timestamp() END AS late
-  FROM unnest($5::text[]) WITH ORDINALITY AS a(secret, place)
+  FROM pg_catalog.unnest($5::text[]) WITH ORDINALITY AS a(secret, place)
   LEFT JOIN judged j ON j.secret = a.secret::uuid
   LEFT JOIN renewed r ON r.id = j.id
  ORDER BY a.place`

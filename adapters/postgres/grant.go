@@ -10,7 +10,7 @@ import (
 
 // nextToken may stand only in the outer target list of an UPDATE of a row that is locked already. Anywhere
 // else, or without the lock, it can be evaluated before a wait, and tokens of a key would go back.
-const nextToken = "nextval('fencelock.fencing_token_seq')" //nolint:gosec // A number, no secret.
+const nextToken = "pg_catalog.nextval('fencelock.fencing_token_seq'::regclass)" //nolint:gosec // A number, no secret.
 
 // putGrant sets the columns of a grant whose request is in $9 to $11.
 const putGrant = `token = ` + nextToken + `, session = v.asker, request_id = $9, metadata = $11::jsonb,

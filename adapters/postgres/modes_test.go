@@ -162,3 +162,22 @@ func (p *place) same(t *testing.T, what string, want, got lock.Grant) {
 		t.Errorf("%s: lease %v, remaining %v", what, got.Lease, got.LeaseRemaining)
 	}
 }
+
+// TestStatementsCallNobodyElsesFunctions: whoever may create in the schema public of an older database could offer functions that fit
+// our calls better than the database's own, and would run with our rights.
+func TestStatementsCallNobodyElsesFunctions(t *testing.T) {
+	t.Parallel()
+	p := placeAt(t, postgres.Access{URL: testenv.Postgres(t).Database(t), Pooler: true}, config())
+	for _, offered := range []string{
+		"nextval(text) RETURNS bigint", "setval(text, bigint) RETURNS bigint", "unnest(text[]) RETURNS SETOF text",
+		"unnest(bigint[]) RETURNS SETOF bigint", "pg_notify(text, json) RETURNS void", "set_config(text, varchar, boolean) RETURNS text",
+		"json_build_object(text, text, text, text, text, text) RETURNS json", "json_build_object(text, text, text, bigint) RETURNS json",
+		"json_build_object(text, text, text, text, text, text, text, bigint, text, bigint) RETURNS json",
+	} {
+		p.exec("CREATE FUNCTION public." + offered + " LANGUAGE plpgsql AS $$ BEGIN RAISE 'called by %', current_user; END $$")
+	}
+	p.goThrough(t)
+	if _, err := p.ReapExpired(t.Context()); err != nil {
+		t.Errorf("reap: %v", err)
+	}
+}
