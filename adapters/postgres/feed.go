@@ -213,7 +213,8 @@ func (f *feed) lapses(ctx context.Context, batch []notice) (map[notice]port.Feed
 	}
 	rows, err := list[row](ctx, f.store, `
 SELECT l.n, s.secret::text, e.key IS NOT NULL
-  FROM pg_catalog.unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) WITH ORDINALITY AS l(namespace, key, session, token, n)
+  FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::bigint[]), pg_catalog.unnest($4::bigint[]))
+       WITH ORDINALITY AS l(namespace, key, session, token, n)
   LEFT JOIN fencelock.lock_session s ON s.id = l.session
   LEFT JOIN fencelock.lock_entry e
     ON e.namespace = l.namespace AND e.key = l.key AND e.token = l.token AND e.session = l.session`,

@@ -109,7 +109,7 @@ func (p *poller) passOver(id int64, now time.Duration) {
 // notHeld finds which of the keys $4, $5 nobody holds.
 var notHeld = `
 SELECT w.namespace, w.key
-  FROM pg_catalog.unnest($4::text[], $5::text[]) AS w(namespace, key) CROSS JOIN fencelock.lock_meta m
+  FROM ROWS FROM (pg_catalog.unnest($4::text[]), pg_catalog.unnest($5::text[])) AS w(namespace, key) CROSS JOIN fencelock.lock_meta m
   LEFT JOIN fencelock.lock_entry e ON e.namespace = w.namespace AND e.key = w.key
   LEFT JOIN fencelock.lock_session h ON h.id = e.session
  WHERE h.id IS NULL OR h.ended_at IS NOT NULL OR e.token <= m.floor OR ` + over("h.renewed_at", "h.expires_at") + `
