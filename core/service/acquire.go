@@ -52,9 +52,9 @@ func (s *Service) acquire(ctx context.Context, req AcquireRequest, c *call) (Acq
 		return s.queue(ctx, req, c)
 	}
 	began := s.clock.Elapsed()
-	attempt, err := s.try(ctx, req.GrantRequest)
+	attempt, err := s.try(ctx, req.GrantRequest, s.patience(arrived, req.Wait))
 	switch {
-	case err != nil && (req.Wait == 0 || !lock.IsRetryable(err)):
+	case err != nil && (!lock.IsRetryable(err) || s.clock.Elapsed() >= arrived+req.Wait):
 		return AcquireResult{}, err
 	case err == nil && attempt.Granted:
 		s.granted(ctx, attempt.Grant)
@@ -161,8 +161,23 @@ func grantedBy(arrived time.Duration, a answer) AcquireResult {
 
 // The store calls of this file.
 
-func (s *Service) try(ctx context.Context, req port.GrantRequest) (port.Attempt, error) {
-	return ask(ctx, s, func(ctx context.Context) (port.Attempt, error) {
+// lateTry is what a try may take beyond the end of the wait. Whoever does not wait gives the store its time.
+const lateTry = time.Second
+
+// patience is how long a try of a call may take, so that a store which keeps it waiting, such as one whose row somebody has
+// locked, does not keep the caller much longer than it wants to wait.
+func (s *Service) patience(arrived, wait time.Duration) time.Duration {
+	if wait == 0 {
+		return s.cfg.StoreTimeout
+	}
+	return min(s.cfg.StoreTimeout, max(arrived+wait-s.clock.Elapsed(), 0)+lateTry)
+}
+
+func (s *Service) try(ctx context.Context, req port.GrantRequest, limit time.Duration) (port.Attempt, error) {
+	if err := ctx.Err(); err != nil {
+		return port.Attempt{}, lock.Contention(noAnswer, false, err)
+	}
+	return askFor(ctx, limit, func(ctx context.Context) (port.Attempt, error) {
 		return s.backend.Locks.TryInsert(ctx, req)
 	})
 }

@@ -25,7 +25,12 @@ func ask[T any](ctx context.Context, s *Service, call func(context.Context) (T, 
 		var zero T
 		return zero, lock.Contention(noAnswer, false, err)
 	}
-	bounded, cancel := context.WithTimeout(ctx, s.cfg.StoreTimeout)
+	return askFor(ctx, s.cfg.StoreTimeout, call)
+}
+
+// askFor calls the store for so long at most.
+func askFor[T any](ctx context.Context, limit time.Duration, call func(context.Context) (T, error)) (T, error) {
+	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	value, err := call(bounded)
 	return value, inClosedSet(ctx, err)

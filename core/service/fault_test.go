@@ -165,6 +165,17 @@ func TestSlowStoreIsBounded(t *testing.T) {
 	})
 }
 
+func TestSlowStoreDoesNotOutlastTheWait(t *testing.T) {
+	bubble(t, service.Config{StoreTimeout: 5 * time.Second}, func(w *world) {
+		w.store.once("TryInsert", fault{hold: make(chan struct{})})
+		p := w.start(w.request(w.session(), 2*time.Second))
+		p.fails(lock.ErrContention, true)
+		if p.took != 3*time.Second {
+			w.Errorf("took %v; want the wait and a second", p.took)
+		}
+	})
+}
+
 func TestErrorOutsideTheSetDoesNotPass(t *testing.T) {
 	bubble(t, service.Config{}, func(w *world) {
 		raw := errors.New("raw")

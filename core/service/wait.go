@@ -29,7 +29,7 @@ func (s *Service) stand(
 	}()
 	deadline := time.NewTimer(arrived + req.Wait - s.clock.Elapsed())
 	defer deadline.Stop()
-	h := &head{service: s, req: req.GrantRequest, call: c, place: p, heldAt: -1}
+	h := &head{service: s, req: req.GrantRequest, wait: req.Wait, call: c, place: p, heldAt: -1}
 	defer h.stop()
 	for {
 		if a := h.contend(ctx); a != nil {
@@ -97,6 +97,7 @@ func (s *Service) depart(ctx context.Context, req AcquireRequest, h *head, early
 type head struct {
 	service *Service
 	req     port.GrantRequest
+	wait    time.Duration
 	call    *call
 	place   *place
 
@@ -129,7 +130,7 @@ func (h *head) contend(ctx context.Context) *answer {
 		return nil
 	}
 	h.register(at.observed)
-	attempt, err := s.try(ctx, h.req)
+	attempt, err := s.try(ctx, h.req, s.patience(h.call.arrived, h.wait))
 	switch {
 	case err == nil && attempt.Granted:
 		return h.won(ctx, answer{grant: attempt.Grant, began: now})
