@@ -19,8 +19,8 @@ const hidden = "xxxxx"
 // that is not what it should be, any part may be a password.
 func checkURL(key, text string) error {
 	if _, ok := redact(text); !ok {
-		return fmt.Errorf("%s: is not like postgres://role:password@host:5432/database; "+
-			"in a password write / as %%2F, @ as %%40, : as %%3A, ? as %%3F, %% as %%25", key)
+		return fmt.Errorf("%s: is no URL of PostgreSQL (postgres://host:5432/database, with role and password before the host); "+
+			"in a password write the slash as %%2F, the at sign as %%40, the colon as %%3A, the question mark as %%3F, the percent sign as %%25", key)
 	}
 	if _, err := pgxpool.ParseConfig(text); err != nil {
 		return fmt.Errorf("%s: cannot be used: %s", key, reason(err))
