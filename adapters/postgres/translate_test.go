@@ -108,7 +108,7 @@ func newVictim(t *testing.T) *victim {
 	t.Helper()
 	url := testenv.Postgres(t).Database(t)
 	v := &victim{t: t, proxy: testenv.NewProxy(t, address(t, url)), admin: raw(t, url), ended: make(chan error, 1)}
-	mustExec(t, v.admin, "CREATE TABLE target (id int PRIMARY KEY); INSERT INTO target VALUES (1)")
+	mustExec(t, v.admin, "CREATE TABLE public.target (id int PRIMARY KEY); INSERT INTO public.target VALUES (1)")
 	pools, err := postgres.OpenPools(t.Context(), postgres.Access{URL: through(t, url, v.proxy)})
 	if err != nil {
 		t.Fatal(err)
@@ -141,20 +141,20 @@ func TestTranslateWhatTheDatabaseSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), "SELECT FROM target FOR UPDATE"); err != nil {
+	if _, err := tx.Exec(t.Context(), "SELECT FROM public.target FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
-	err = v.write("SET lock_timeout = '10ms'; UPDATE target SET id = id")
+	err = v.write("SET lock_timeout = '10ms'; UPDATE public.target SET id = id")
 	v.verdict("lock timeout", err, lock.CodeContention, false)
 	if !errors.Is(err, postgres.ErrRowLocked) {
 		t.Errorf("a lock timeout is not seen as a locked row: %v", err)
 	}
 	_ = tx.Rollback(t.Context())
 
-	const slow, slower = "UPDATE target SET id = id WHERE pg_sleep(600) IS NULL", "UPDATE target SET id = id WHERE pg_sleep(700) IS NULL"
+	const slow, slower = "UPDATE public.target SET id = id WHERE pg_sleep(600) IS NULL", "UPDATE public.target SET id = id WHERE pg_sleep(700) IS NULL"
 	v.verdict("statement timeout", v.write("SET statement_timeout = '10ms'; "+slow), lock.CodeContention, false)
-	v.verdict("duplicate", v.write("INSERT INTO target VALUES (1)"), lock.CodeContention, false)
-	v.verdict("read-only transaction", v.write("BEGIN READ ONLY; DELETE FROM target"), lock.CodeNotLeader, false)
+	v.verdict("duplicate", v.write("INSERT INTO public.target VALUES (1)"), lock.CodeContention, false)
+	v.verdict("read-only transaction", v.write("BEGIN READ ONLY; DELETE FROM public.target"), lock.CodeNotLeader, false)
 
 	go func() { v.ended <- v.write(slow) }()
 	eventually(t, "the statement is ended", func() bool { return terminate(t, v.admin, "%pg_sleep(600)%") })
@@ -173,7 +173,7 @@ func TestTranslateWhatTheDatabaseSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	_, err = conn.Exec(ctx, "DELETE FROM target")
+	_, err = conn.Exec(ctx, "DELETE FROM public.target")
 	v.verdict("cancelled before it was sent", postgres.Translate(err, true), lock.CodeContention, false)
 }
 
@@ -185,10 +185,10 @@ func TestTranslateLostAnswers(t *testing.T) {
 	for _, c := range []struct {
 		warm, lost []any // statement and arguments
 	}{
-		{[]any{"SELECT"}, []any{"INSERT INTO target VALUES (7)"}},
-		{[]any{"INSERT INTO target VALUES ($1)", 8}, []any{"INSERT INTO target VALUES ($1)", 7}},
+		{[]any{"SELECT"}, []any{"INSERT INTO public.target VALUES (7)"}},
+		{[]any{"INSERT INTO public.target VALUES ($1)", 8}, []any{"INSERT INTO public.target VALUES ($1)", 7}},
 	} {
-		mustExec(t, v.admin, "DELETE FROM target")
+		mustExec(t, v.admin, "DELETE FROM public.target")
 		conn, err := v.work.Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -202,15 +202,15 @@ func TestTranslateLostAnswers(t *testing.T) {
 		}
 		v.proxy.HoldAnswers()
 		go func() { v.ended <- send(c.lost) }()
-		eventually(t, "the row is there", func() bool { return rows(t, v.admin, "SELECT FROM target WHERE id = 7") == 1 })
+		eventually(t, "the row is there", func() bool { return rows(t, v.admin, "SELECT FROM public.target WHERE id = 7") == 1 })
 		v.proxy.Cut()
 		v.verdict("cut after the commit", <-v.ended, lock.CodeContention, true)
 		conn.Release()
-		v.verdict("nobody there", v.write("INSERT INTO target VALUES (9)"), lock.CodeContention, false)
+		v.verdict("nobody there", v.write("INSERT INTO public.target VALUES (9)"), lock.CodeContention, false)
 		v.proxy.ReleaseAnswers()
 		v.proxy.Heal()
 	}
-	if n := rows(t, v.admin, "SELECT FROM target WHERE id = 9"); n != 0 {
+	if n := rows(t, v.admin, "SELECT FROM public.target WHERE id = 9"); n != 0 {
 		t.Error("a statement that was not sent was carried out")
 	}
 }
