@@ -213,7 +213,8 @@ func (f *feed) lapses(ctx context.Context, batch []notice) (map[notice]port.Feed
 	}
 	rows, err := list[row](ctx, f.store, `
 SELECT l.n, s.secret::text, e.key IS NOT NULL
-  FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::bigint[]), pg_catalog.unnest($4::bigint[]))
+  FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[]),
+                  pg_catalog.unnest($3::bigint[]), pg_catalog.unnest($4::bigint[]))
        WITH ORDINALITY AS l(namespace, key, session, token, n)
   LEFT JOIN fencelock.lock_session s ON s.id = l.session
   LEFT JOIN fencelock.lock_entry e

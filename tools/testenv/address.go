@@ -65,7 +65,7 @@ func freeAddress() (string, error) {
 // claimBlock makes a block ours until the process ends. The caller holds the mutex.
 func claimBlock() error {
 	var last error
-	for _, block := range rand.Perm(portBlocks) {
+	for _, block := range rand.Perm(portBlocks) { //nolint:gosec // Chance keeps test processes apart; there is nothing to guess.
 		first := firstPort + block*blockSize
 		claim, err := net.Listen("tcp", at(first))
 		if err != nil {

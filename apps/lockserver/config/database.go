@@ -20,7 +20,7 @@ const hidden = "xxxxx"
 func checkURL(key, text string) error {
 	if _, ok := redact(text); !ok {
 		return fmt.Errorf("%s: is no URL of PostgreSQL (postgres://host:5432/database, with role and password before the host); "+
-			"in a password write the slash as %%2F, the at sign as %%40, the colon as %%3A, the question mark as %%3F, the percent sign as %%25", key)
+			"in a password write slash as %%2F, at sign as %%40, colon as %%3A, question mark as %%3F, percent sign as %%25", key)
 	}
 	if _, err := pgxpool.ParseConfig(text); err != nil {
 		return fmt.Errorf("%s: cannot be used: %s", key, reason(err))
