@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -23,16 +22,12 @@ const (
 // operators did. Sessions that ended and leases that lapsed show in the keys; their clients find out by themselves.
 func (s *Store) poll(ctx context.Context) {
 	p := poller{store: s, missing: map[int64]time.Duration{}}
-	for begun, failing := false, false; ; {
+	for begun := false; ; {
 		notices, err := p.look(ctx)
 		if err == nil && !begun {
 			begun = true
 			s.inPlace()
 		}
-		if err != nil && !failing && ctx.Err() == nil {
-			s.report(Incident{Kind: NotListening, Err: fmt.Errorf("poll: %w", err)})
-		}
-		failing = err != nil
 		for _, n := range notices {
 			s.heed(n)
 		}

@@ -17,8 +17,8 @@ import (
 const (
 	// searchTime bounds the search for an order of one key's history.
 	searchTime = 30 * time.Second
-	// callTime bounds a call of a recorded client, so that a fault costs it little.
-	callTime = 250 * time.Millisecond
+	// faultTime bounds a call of a recorded client where there are faults, so that one costs it little, and calmTime where there are none.
+	faultTime, calmTime = 250 * time.Millisecond, patience
 	// maxDoubts is how many calls of unknown outcome a key gets before another takes its place. Each may take effect at any
 	// later time, so too many leave a history that nobody can judge.
 	maxDoubts = 6
@@ -101,13 +101,13 @@ func mutualExclusion(s *stage) {
 
 // tokensUnderConcurrency takes one lock as fast as it goes and looks at the order of tokens.
 func tokensUnderConcurrency(s *stage) {
-	load := s.newLoad(1)
+	load := s.newLoad(1, calmTime)
 	load.run(6, 200, func(int) {})
 	load.judge(10)
 }
 
 func quietHistory(s *stage) {
-	load := s.newLoad(3)
+	load := s.newLoad(3, calmTime)
 	load.run(8, 320, func(step int) {
 		if step%60 == 59 {
 			load.kill()
@@ -117,7 +117,7 @@ func quietHistory(s *stage) {
 }
 
 func faultyHistory(s *stage) {
-	load := s.newLoad(3)
+	load := s.newLoad(3, faultTime)
 	none := func(T) func() { return func() {} }
 	heal := none(s)
 	load.run(8, 360, func(step int) {
@@ -135,6 +135,8 @@ func faultyHistory(s *stage) {
 type load struct {
 	s        *stage
 	recorder *history.Recorder
+	// callTime bounds a call.
+	callTime time.Duration
 
 	mu       sync.Mutex
 	sessions []lock.SessionID // alive as far as their clients know
@@ -143,8 +145,8 @@ type load struct {
 	retired  int
 }
 
-func (s *stage) newLoad(keys int) *load {
-	l := &load{s: s, recorder: history.NewRecorder(), doubts: map[lock.Key]int{}}
+func (s *stage) newLoad(keys int, callTime time.Duration) *load {
+	l := &load{s: s, callTime: callTime, recorder: history.NewRecorder(), doubts: map[lock.Key]int{}}
 	for i := range keys {
 		l.keys = append(l.keys, s.key("history/"+string(rune('a'+i))))
 	}
@@ -252,7 +254,7 @@ type client struct {
 
 // step does one thing, chosen at random.
 func (c *client) step(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, c.load.callTime)
 	defer cancel()
 	if c.session.IsZero() {
 		c.open(ctx)
@@ -345,7 +347,7 @@ func (c *client) leave(ctx context.Context) {
 	if c.session.IsZero() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.load.callTime)
 	defer cancel()
 	if _, err := c.healthy.Sessions.CloseSession(ctx, c.session); err == nil {
 		c.session, c.grants = lock.SessionID{}, nil
