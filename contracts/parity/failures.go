@@ -250,8 +250,7 @@ func noGrantWithoutStore(s *stage) {
 // noLifeWithoutStore: a server that cannot reach its store must not promise a
 // session more than the store did.
 func noLifeWithoutStore(s *stage) {
-	session := s.open(s.First, shortTTL)
-	p := s.lastPulse(s.First, session)
+	session, _, p := s.mortal(s.First, s.key("cut"))
 	limit := time.Now().Add(session.TTL)
 	heal := s.Partition(s)
 	for past := false; !past; s.breathe(4 * probePause) {

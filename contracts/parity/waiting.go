@@ -117,8 +117,8 @@ func silentEndWakes(s *stage) {
 		return g, p
 	})
 	dying := s.standBefore(s.serve(s.Second), "death", func(key lock.Key) (lock.Grant, pulse) {
-		mortal := s.open(s.First, shortTTL)
-		return s.hold(s.First, key, mortal), s.lastPulse(s.First, mortal)
+		_, g, p := s.mortal(s.First, key)
+		return g, p
 	})
 	lapsing("a lapse")
 	dying("a session's death")
@@ -162,10 +162,9 @@ func (s *stage) standBefore(server *service.Service, name string, grant func(loc
 // silentEndIsHeeded does what a waiter does, by hand and with the ports alone: a wake, or else
 // the time after which the holder said to be in the way cannot be, is enough to get the key.
 func silentEndIsHeeded(s *stage) {
-	heir, mortal := s.open(s.Second, longTTL), s.open(s.First, shortTTL)
+	heir := s.open(s.Second, longTTL)
 	leased, _, lapse := s.lapsing(s.key("lapse"), s.open(s.First, longTTL))
-	orphan := s.hold(s.First, s.key("death"), mortal)
-	death := s.lastPulse(s.First, mortal)
+	_, orphan, death := s.mortal(s.First, s.key("death"))
 	s.higher("a lapse", leased.Token, s.heed(s.Second, s.request(leased.Key, heir), lapse).Token)
 	s.higher("a session's death", orphan.Token, s.heed(s.First, s.request(orphan.Key, heir), death).Token)
 }
