@@ -1404,6 +1404,225 @@ func (x *LedgerGroup) GetPaid() int64 {
 	return 0
 }
 
+// ListEventsRequest asks for a page.
+type ListEventsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// page_size is 1 to 1000; 0 means 100.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// page_token is next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEventsRequest) Reset() {
+	*x = ListEventsRequest{}
+	mi := &file_fencelock_payments_v1_payment_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEventsRequest) ProtoMessage() {}
+
+func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fencelock_payments_v1_payment_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
+func (*ListEventsRequest) Descriptor() ([]byte, []int) {
+	return file_fencelock_payments_v1_payment_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ListEventsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListEventsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListEventsResponse is a page.
+type ListEventsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// events, oldest first. Those of one account are in the order of their writing.
+	Events []*PayoutEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// next_page_token is empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEventsResponse) Reset() {
+	*x = ListEventsResponse{}
+	mi := &file_fencelock_payments_v1_payment_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEventsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEventsResponse) ProtoMessage() {}
+
+func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fencelock_payments_v1_payment_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
+func (*ListEventsResponse) Descriptor() ([]byte, []int) {
+	return file_fencelock_payments_v1_payment_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ListEventsResponse) GetEvents() []*PayoutEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *ListEventsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// PayoutEvent is one writing of a payout's state. Nobody changes or removes it.
+type PayoutEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// number of the event; later ones of an account have higher numbers.
+	Number int64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// payout that was written.
+	Payout string `protobuf:"bytes,2,opt,name=payout,proto3" json:"payout,omitempty"`
+	// account that it leaves.
+	Account string `protobuf:"bytes,3,opt,name=account,proto3" json:"account,omitempty"`
+	// from is the state before; unspecified where the payout was created.
+	From PayoutState `protobuf:"varint,4,opt,name=from,proto3,enum=fencelock.payments.v1.PayoutState" json:"from,omitempty"`
+	// to is the state that was written; it equals from where a payout that an earlier holder left behind was claimed.
+	To PayoutState `protobuf:"varint,5,opt,name=to,proto3,enum=fencelock.payments.v1.PayoutState" json:"to,omitempty"`
+	// token of the write; 0 where the payout was created.
+	Token int64 `protobuf:"varint,6,opt,name=token,proto3" json:"token,omitempty"`
+	// fence of the account just before the write. With fencing on, a claim's token is above it, and the token of every later write equals it.
+	Fence int64 `protobuf:"varint,7,opt,name=fence,proto3" json:"fence,omitempty"`
+	// at is when it was written.
+	At            *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PayoutEvent) Reset() {
+	*x = PayoutEvent{}
+	mi := &file_fencelock_payments_v1_payment_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PayoutEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PayoutEvent) ProtoMessage() {}
+
+func (x *PayoutEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_fencelock_payments_v1_payment_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PayoutEvent.ProtoReflect.Descriptor instead.
+func (*PayoutEvent) Descriptor() ([]byte, []int) {
+	return file_fencelock_payments_v1_payment_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *PayoutEvent) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *PayoutEvent) GetPayout() string {
+	if x != nil {
+		return x.Payout
+	}
+	return ""
+}
+
+func (x *PayoutEvent) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *PayoutEvent) GetFrom() PayoutState {
+	if x != nil {
+		return x.From
+	}
+	return PayoutState_PAYOUT_STATE_UNSPECIFIED
+}
+
+func (x *PayoutEvent) GetTo() PayoutState {
+	if x != nil {
+		return x.To
+	}
+	return PayoutState_PAYOUT_STATE_UNSPECIFIED
+}
+
+func (x *PayoutEvent) GetToken() int64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *PayoutEvent) GetFence() int64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
+func (x *PayoutEvent) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 // ErrorDetail accompanies an error.
 type ErrorDetail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1417,7 +1636,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_fencelock_payments_v1_payment_proto_msgTypes[20]
+	mi := &file_fencelock_payments_v1_payment_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1429,7 +1648,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_fencelock_payments_v1_payment_proto_msgTypes[20]
+	mi := &file_fencelock_payments_v1_payment_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1442,7 +1661,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_fencelock_payments_v1_payment_proto_rawDescGZIP(), []int{20}
+	return file_fencelock_payments_v1_payment_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ErrorDetail) GetCode() ErrorCode {
@@ -1543,7 +1762,23 @@ const file_fencelock_payments_v1_payment_proto_rawDesc = "" +
 	"\x06payout\x18\x01 \x01(\tR\x06payout\x12\x18\n" +
 	"\aentries\x18\x02 \x01(\x05R\aentries\x12\x10\n" +
 	"\x03sum\x18\x03 \x01(\x03R\x03sum\x12\x12\n" +
-	"\x04paid\x18\x04 \x01(\x03R\x04paid\"}\n" +
+	"\x04paid\x18\x04 \x01(\x03R\x04paid\"O\n" +
+	"\x11ListEventsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"x\n" +
+	"\x12ListEventsResponse\x12:\n" +
+	"\x06events\x18\x01 \x03(\v2\".fencelock.payments.v1.PayoutEventR\x06events\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x9b\x02\n" +
+	"\vPayoutEvent\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\x12\x16\n" +
+	"\x06payout\x18\x02 \x01(\tR\x06payout\x12\x18\n" +
+	"\aaccount\x18\x03 \x01(\tR\aaccount\x126\n" +
+	"\x04from\x18\x04 \x01(\x0e2\".fencelock.payments.v1.PayoutStateR\x04from\x122\n" +
+	"\x02to\x18\x05 \x01(\x0e2\".fencelock.payments.v1.PayoutStateR\x02to\x12\x14\n" +
+	"\x05token\x18\x06 \x01(\x03R\x05token\x12\x14\n" +
+	"\x05fence\x18\a \x01(\x03R\x05fence\x12*\n" +
+	"\x02at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"}\n" +
 	"\vErrorDetail\x124\n" +
 	"\x04code\x18\x01 \x01(\x0e2 .fencelock.payments.v1.ErrorCodeR\x04code\x128\n" +
 	"\x05state\x18\x02 \x01(\x0e2\".fencelock.payments.v1.PayoutStateR\x05state*\x8c\x02\n" +
@@ -1562,7 +1797,7 @@ const file_fencelock_payments_v1_payment_proto_rawDesc = "" +
 	"\x14ERROR_CODE_NOT_FOUND\x10\x01\x12\x1a\n" +
 	"\x16ERROR_CODE_WRONG_STATE\x10\x02\x12\x18\n" +
 	"\x14ERROR_CODE_DIFFERENT\x10\x03\x12\x18\n" +
-	"\x14ERROR_CODE_DUPLICATE\x10\x042\x84\x06\n" +
+	"\x14ERROR_CODE_DUPLICATE\x10\x042\xe7\x06\n" +
 	"\x0ePaymentService\x12d\n" +
 	"\vOpenAccount\x12).fencelock.payments.v1.OpenAccountRequest\x1a*.fencelock.payments.v1.OpenAccountResponse\x12g\n" +
 	"\fCreatePayout\x12*.fencelock.payments.v1.CreatePayoutRequest\x1a+.fencelock.payments.v1.CreatePayoutResponse\x12d\n" +
@@ -1571,7 +1806,9 @@ const file_fencelock_payments_v1_payment_proto_rawDesc = "" +
 	"\x05Claim\x12#.fencelock.payments.v1.ClaimRequest\x1a$.fencelock.payments.v1.ClaimResponse\x12X\n" +
 	"\aAdvance\x12%.fencelock.payments.v1.AdvanceRequest\x1a&.fencelock.payments.v1.AdvanceResponse\x12O\n" +
 	"\x04Post\x12\".fencelock.payments.v1.PostRequest\x1a#.fencelock.payments.v1.PostResponse\x12^\n" +
-	"\tGetLedger\x12'.fencelock.payments.v1.GetLedgerRequest\x1a(.fencelock.payments.v1.GetLedgerResponseB\xee\x01\n" +
+	"\tGetLedger\x12'.fencelock.payments.v1.GetLedgerRequest\x1a(.fencelock.payments.v1.GetLedgerResponse\x12a\n" +
+	"\n" +
+	"ListEvents\x12(.fencelock.payments.v1.ListEventsRequest\x1a).fencelock.payments.v1.ListEventsResponseB\xee\x01\n" +
 	"\x19com.fencelock.payments.v1B\fPaymentProtoP\x01ZMgithub.com/fencelock/fencelock/contracts/api/fencelock/payments/v1;paymentsv1\xa2\x02\x03FPX\xaa\x02\x15Fencelock.Payments.V1\xca\x02\x15Fencelock\\Payments\\V1\xe2\x02!Fencelock\\Payments\\V1\\GPBMetadata\xea\x02\x17Fencelock::Payments::V1b\x06proto3"
 
 var (
@@ -1587,7 +1824,7 @@ func file_fencelock_payments_v1_payment_proto_rawDescGZIP() []byte {
 }
 
 var file_fencelock_payments_v1_payment_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_fencelock_payments_v1_payment_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_fencelock_payments_v1_payment_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_fencelock_payments_v1_payment_proto_goTypes = []any{
 	(PayoutState)(0),              // 0: fencelock.payments.v1.PayoutState
 	(ErrorCode)(0),                // 1: fencelock.payments.v1.ErrorCode
@@ -1611,13 +1848,16 @@ var file_fencelock_payments_v1_payment_proto_goTypes = []any{
 	(*GetLedgerResponse)(nil),     // 19: fencelock.payments.v1.GetLedgerResponse
 	(*LedgerAccount)(nil),         // 20: fencelock.payments.v1.LedgerAccount
 	(*LedgerGroup)(nil),           // 21: fencelock.payments.v1.LedgerGroup
-	(*ErrorDetail)(nil),           // 22: fencelock.payments.v1.ErrorDetail
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*ListEventsRequest)(nil),     // 22: fencelock.payments.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),    // 23: fencelock.payments.v1.ListEventsResponse
+	(*PayoutEvent)(nil),           // 24: fencelock.payments.v1.PayoutEvent
+	(*ErrorDetail)(nil),           // 25: fencelock.payments.v1.ErrorDetail
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
 }
 var file_fencelock_payments_v1_payment_proto_depIdxs = []int32{
 	0,  // 0: fencelock.payments.v1.Payout.state:type_name -> fencelock.payments.v1.PayoutState
-	23, // 1: fencelock.payments.v1.Payout.created_at:type_name -> google.protobuf.Timestamp
-	23, // 2: fencelock.payments.v1.Payout.changed_at:type_name -> google.protobuf.Timestamp
+	26, // 1: fencelock.payments.v1.Payout.created_at:type_name -> google.protobuf.Timestamp
+	26, // 2: fencelock.payments.v1.Payout.changed_at:type_name -> google.protobuf.Timestamp
 	2,  // 3: fencelock.payments.v1.OpenAccountResponse.account:type_name -> fencelock.payments.v1.Account
 	3,  // 4: fencelock.payments.v1.CreatePayoutResponse.payout:type_name -> fencelock.payments.v1.Payout
 	0,  // 5: fencelock.payments.v1.ListPayoutsRequest.states:type_name -> fencelock.payments.v1.PayoutState
@@ -1633,29 +1873,35 @@ var file_fencelock_payments_v1_payment_proto_depIdxs = []int32{
 	2,  // 15: fencelock.payments.v1.PostResponse.account:type_name -> fencelock.payments.v1.Account
 	20, // 16: fencelock.payments.v1.GetLedgerResponse.accounts:type_name -> fencelock.payments.v1.LedgerAccount
 	21, // 17: fencelock.payments.v1.GetLedgerResponse.groups:type_name -> fencelock.payments.v1.LedgerGroup
-	1,  // 18: fencelock.payments.v1.ErrorDetail.code:type_name -> fencelock.payments.v1.ErrorCode
-	0,  // 19: fencelock.payments.v1.ErrorDetail.state:type_name -> fencelock.payments.v1.PayoutState
-	4,  // 20: fencelock.payments.v1.PaymentService.OpenAccount:input_type -> fencelock.payments.v1.OpenAccountRequest
-	6,  // 21: fencelock.payments.v1.PaymentService.CreatePayout:input_type -> fencelock.payments.v1.CreatePayoutRequest
-	8,  // 22: fencelock.payments.v1.PaymentService.ListPayouts:input_type -> fencelock.payments.v1.ListPayoutsRequest
-	10, // 23: fencelock.payments.v1.PaymentService.GetPayout:input_type -> fencelock.payments.v1.GetPayoutRequest
-	12, // 24: fencelock.payments.v1.PaymentService.Claim:input_type -> fencelock.payments.v1.ClaimRequest
-	14, // 25: fencelock.payments.v1.PaymentService.Advance:input_type -> fencelock.payments.v1.AdvanceRequest
-	16, // 26: fencelock.payments.v1.PaymentService.Post:input_type -> fencelock.payments.v1.PostRequest
-	18, // 27: fencelock.payments.v1.PaymentService.GetLedger:input_type -> fencelock.payments.v1.GetLedgerRequest
-	5,  // 28: fencelock.payments.v1.PaymentService.OpenAccount:output_type -> fencelock.payments.v1.OpenAccountResponse
-	7,  // 29: fencelock.payments.v1.PaymentService.CreatePayout:output_type -> fencelock.payments.v1.CreatePayoutResponse
-	9,  // 30: fencelock.payments.v1.PaymentService.ListPayouts:output_type -> fencelock.payments.v1.ListPayoutsResponse
-	11, // 31: fencelock.payments.v1.PaymentService.GetPayout:output_type -> fencelock.payments.v1.GetPayoutResponse
-	13, // 32: fencelock.payments.v1.PaymentService.Claim:output_type -> fencelock.payments.v1.ClaimResponse
-	15, // 33: fencelock.payments.v1.PaymentService.Advance:output_type -> fencelock.payments.v1.AdvanceResponse
-	17, // 34: fencelock.payments.v1.PaymentService.Post:output_type -> fencelock.payments.v1.PostResponse
-	19, // 35: fencelock.payments.v1.PaymentService.GetLedger:output_type -> fencelock.payments.v1.GetLedgerResponse
-	28, // [28:36] is the sub-list for method output_type
-	20, // [20:28] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	24, // 18: fencelock.payments.v1.ListEventsResponse.events:type_name -> fencelock.payments.v1.PayoutEvent
+	0,  // 19: fencelock.payments.v1.PayoutEvent.from:type_name -> fencelock.payments.v1.PayoutState
+	0,  // 20: fencelock.payments.v1.PayoutEvent.to:type_name -> fencelock.payments.v1.PayoutState
+	26, // 21: fencelock.payments.v1.PayoutEvent.at:type_name -> google.protobuf.Timestamp
+	1,  // 22: fencelock.payments.v1.ErrorDetail.code:type_name -> fencelock.payments.v1.ErrorCode
+	0,  // 23: fencelock.payments.v1.ErrorDetail.state:type_name -> fencelock.payments.v1.PayoutState
+	4,  // 24: fencelock.payments.v1.PaymentService.OpenAccount:input_type -> fencelock.payments.v1.OpenAccountRequest
+	6,  // 25: fencelock.payments.v1.PaymentService.CreatePayout:input_type -> fencelock.payments.v1.CreatePayoutRequest
+	8,  // 26: fencelock.payments.v1.PaymentService.ListPayouts:input_type -> fencelock.payments.v1.ListPayoutsRequest
+	10, // 27: fencelock.payments.v1.PaymentService.GetPayout:input_type -> fencelock.payments.v1.GetPayoutRequest
+	12, // 28: fencelock.payments.v1.PaymentService.Claim:input_type -> fencelock.payments.v1.ClaimRequest
+	14, // 29: fencelock.payments.v1.PaymentService.Advance:input_type -> fencelock.payments.v1.AdvanceRequest
+	16, // 30: fencelock.payments.v1.PaymentService.Post:input_type -> fencelock.payments.v1.PostRequest
+	18, // 31: fencelock.payments.v1.PaymentService.GetLedger:input_type -> fencelock.payments.v1.GetLedgerRequest
+	22, // 32: fencelock.payments.v1.PaymentService.ListEvents:input_type -> fencelock.payments.v1.ListEventsRequest
+	5,  // 33: fencelock.payments.v1.PaymentService.OpenAccount:output_type -> fencelock.payments.v1.OpenAccountResponse
+	7,  // 34: fencelock.payments.v1.PaymentService.CreatePayout:output_type -> fencelock.payments.v1.CreatePayoutResponse
+	9,  // 35: fencelock.payments.v1.PaymentService.ListPayouts:output_type -> fencelock.payments.v1.ListPayoutsResponse
+	11, // 36: fencelock.payments.v1.PaymentService.GetPayout:output_type -> fencelock.payments.v1.GetPayoutResponse
+	13, // 37: fencelock.payments.v1.PaymentService.Claim:output_type -> fencelock.payments.v1.ClaimResponse
+	15, // 38: fencelock.payments.v1.PaymentService.Advance:output_type -> fencelock.payments.v1.AdvanceResponse
+	17, // 39: fencelock.payments.v1.PaymentService.Post:output_type -> fencelock.payments.v1.PostResponse
+	19, // 40: fencelock.payments.v1.PaymentService.GetLedger:output_type -> fencelock.payments.v1.GetLedgerResponse
+	23, // 41: fencelock.payments.v1.PaymentService.ListEvents:output_type -> fencelock.payments.v1.ListEventsResponse
+	33, // [33:42] is the sub-list for method output_type
+	24, // [24:33] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_fencelock_payments_v1_payment_proto_init() }
@@ -1669,7 +1915,7 @@ func file_fencelock_payments_v1_payment_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fencelock_payments_v1_payment_proto_rawDesc), len(file_fencelock_payments_v1_payment_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   21,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -54,6 +54,9 @@ const (
 	// PaymentServiceGetLedgerProcedure is the fully-qualified name of the PaymentService's GetLedger
 	// RPC.
 	PaymentServiceGetLedgerProcedure = "/fencelock.payments.v1.PaymentService/GetLedger"
+	// PaymentServiceListEventsProcedure is the fully-qualified name of the PaymentService's ListEvents
+	// RPC.
+	PaymentServiceListEventsProcedure = "/fencelock.payments.v1.PaymentService/ListEvents"
 )
 
 // PaymentServiceClient is a client for the fencelock.payments.v1.PaymentService service.
@@ -75,6 +78,8 @@ type PaymentServiceClient interface {
 	Post(context.Context, *connect.Request[v1.PostRequest]) (*connect.Response[v1.PostResponse], error)
 	// GetLedger reads what the ledger says, to be compared with others.
 	GetLedger(context.Context, *connect.Request[v1.GetLedgerRequest]) (*connect.Response[v1.GetLedgerResponse], error)
+	// ListEvents lists every writing of a payout's state, oldest first: who wrote what, under which token and fence.
+	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
 }
 
 // NewPaymentServiceClient constructs a client for the fencelock.payments.v1.PaymentService service.
@@ -136,6 +141,12 @@ func NewPaymentServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(paymentServiceMethods.ByName("GetLedger")),
 			connect.WithClientOptions(opts...),
 		),
+		listEvents: connect.NewClient[v1.ListEventsRequest, v1.ListEventsResponse](
+			httpClient,
+			baseURL+PaymentServiceListEventsProcedure,
+			connect.WithSchema(paymentServiceMethods.ByName("ListEvents")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -149,6 +160,7 @@ type paymentServiceClient struct {
 	advance      *connect.Client[v1.AdvanceRequest, v1.AdvanceResponse]
 	post         *connect.Client[v1.PostRequest, v1.PostResponse]
 	getLedger    *connect.Client[v1.GetLedgerRequest, v1.GetLedgerResponse]
+	listEvents   *connect.Client[v1.ListEventsRequest, v1.ListEventsResponse]
 }
 
 // OpenAccount calls fencelock.payments.v1.PaymentService.OpenAccount.
@@ -191,6 +203,11 @@ func (c *paymentServiceClient) GetLedger(ctx context.Context, req *connect.Reque
 	return c.getLedger.CallUnary(ctx, req)
 }
 
+// ListEvents calls fencelock.payments.v1.PaymentService.ListEvents.
+func (c *paymentServiceClient) ListEvents(ctx context.Context, req *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error) {
+	return c.listEvents.CallUnary(ctx, req)
+}
+
 // PaymentServiceHandler is an implementation of the fencelock.payments.v1.PaymentService service.
 type PaymentServiceHandler interface {
 	// OpenAccount makes an account with an opening balance. Opening it again with the same values is safe.
@@ -210,6 +227,8 @@ type PaymentServiceHandler interface {
 	Post(context.Context, *connect.Request[v1.PostRequest]) (*connect.Response[v1.PostResponse], error)
 	// GetLedger reads what the ledger says, to be compared with others.
 	GetLedger(context.Context, *connect.Request[v1.GetLedgerRequest]) (*connect.Response[v1.GetLedgerResponse], error)
+	// ListEvents lists every writing of a payout's state, oldest first: who wrote what, under which token and fence.
+	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
 }
 
 // NewPaymentServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -267,6 +286,12 @@ func NewPaymentServiceHandler(svc PaymentServiceHandler, opts ...connect.Handler
 		connect.WithSchema(paymentServiceMethods.ByName("GetLedger")),
 		connect.WithHandlerOptions(opts...),
 	)
+	paymentServiceListEventsHandler := connect.NewUnaryHandler(
+		PaymentServiceListEventsProcedure,
+		svc.ListEvents,
+		connect.WithSchema(paymentServiceMethods.ByName("ListEvents")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/fencelock.payments.v1.PaymentService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case PaymentServiceOpenAccountProcedure:
@@ -285,6 +310,8 @@ func NewPaymentServiceHandler(svc PaymentServiceHandler, opts ...connect.Handler
 			paymentServicePostHandler.ServeHTTP(w, r)
 		case PaymentServiceGetLedgerProcedure:
 			paymentServiceGetLedgerHandler.ServeHTTP(w, r)
+		case PaymentServiceListEventsProcedure:
+			paymentServiceListEventsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -324,4 +351,8 @@ func (UnimplementedPaymentServiceHandler) Post(context.Context, *connect.Request
 
 func (UnimplementedPaymentServiceHandler) GetLedger(context.Context, *connect.Request[v1.GetLedgerRequest]) (*connect.Response[v1.GetLedgerResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fencelock.payments.v1.PaymentService.GetLedger is not implemented"))
+}
+
+func (UnimplementedPaymentServiceHandler) ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fencelock.payments.v1.PaymentService.ListEvents is not implemented"))
 }
