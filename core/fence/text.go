@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"crypto/ed25519"
 	"encoding/base64"
 	"strconv"
 	"strings"
@@ -8,11 +9,8 @@ import (
 	"github.com/fencelock/fencelock/core/lock"
 )
 
-// MaxTextBytes is the length of the longest text of a token: a text that is longer is none.
-const MaxTextBytes = maxDigits + 1 + keyIDDigits + 1 + sessionDigits + 1 + signatureChars
-
+// Lengths of the parts of a token's text after the number.
 const (
-	maxDigits      = 19 // of a positive int64
 	keyIDDigits    = 16
 	sessionDigits  = 8 // what lock.SessionID.Hash gives
 	signatureChars = 86
@@ -51,9 +49,6 @@ type parsed struct {
 
 // parse takes each token in one form only: no signs, spaces or leading zeros, no padding, no spare bits.
 func parse(text string) (parsed, error) {
-	if len(text) > MaxTextBytes {
-		return parsed{}, lock.Invalid("token", "is too long")
-	}
 	number, rest, signed := strings.Cut(text, ".")
 	token, err := parseNumber(number)
 	if err != nil || !signed {
@@ -64,17 +59,25 @@ func parse(text string) (parsed, error) {
 	if !isHex(keyID, keyIDDigits) || !isHex(session, sessionDigits) {
 		return parsed{}, lock.Invalid("token", "must be a number, or number.key.session.signature")
 	}
-	// The decoder skips line ends; with the length of both forms fixed there is no room for any.
-	signature, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
-	if err != nil || len(encoded) != signatureChars || base64.RawURLEncoding.EncodedLen(len(signature)) != signatureChars {
+	signature, ok := decodeSignature(encoded)
+	if !ok {
 		return parsed{}, lock.Invalid("token", "must end with a signature in unpadded base64url")
 	}
 	return parsed{token: token, signed: true, keyID: keyID, session: session, signature: signature}, nil
 }
 
+func decodeSignature(encoded string) (signature []byte, ok bool) {
+	if len(encoded) != signatureChars {
+		return nil, false
+	}
+	signature, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
+	// The decoder skips line ends; then it has read less than a signature.
+	return signature, err == nil && len(signature) == ed25519.SignatureSize
+}
+
 func parseNumber(digits string) (lock.Token, error) {
-	if digits == "" || digits[0] == '0' || len(digits) > maxDigits {
-		return 0, lock.Invalid("token", "must be a positive number of at most 19 digits")
+	if digits == "" || digits[0] == '0' {
+		return 0, lock.Invalid("token", "must be a positive number without leading zeros")
 	}
 	for i := range len(digits) {
 		if digits[i] < '0' || digits[i] > '9' {
