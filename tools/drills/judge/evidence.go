@@ -32,11 +32,11 @@ func (s State) sent() bool { return s == Submitted || s == Ambiguous || s == Ack
 
 // Evidence is what the parts of the system wrote down. Each slice is in its writer's own order.
 type Evidence struct {
-	// Accounts, Payouts, Events and Entries are the tables of the resource.
-	Accounts []Account
+	// Payouts and Events are rows of the resource; Accounts and Groups are its ledger, at one moment.
 	Payouts  []Payout
 	Events   []Event
-	Entries  []Entry
+	Accounts []Account
+	Groups   []Group
 	// Submissions are the table of the proxy.
 	Submissions []Submission
 	// Transfers are what the rail itself logged.
@@ -48,12 +48,20 @@ type Evidence struct {
 	Uses []Use
 }
 
-// Account is a row of the resource.
+// Account compares a balance with its entries. The account [Rail] is one of them.
 type Account struct {
 	ID string
-	// Balance and Opening are in minor units.
-	Balance, Opening int64
-	Fence            lock.Token
+	// Balance and Opening are in minor units, as is Entries, the sum of all entries of the account.
+	Balance, Opening, Entries int64
+}
+
+// Group is the ledger's entries of one payout.
+type Group struct {
+	Payout string
+	// Entries is how many there are.
+	Entries int
+	// Sum is what they add up to, and Paid what the account [Rail] got, in minor units.
+	Sum, Paid int64
 }
 
 // Payout is a row of the resource.
@@ -73,13 +81,6 @@ type Event struct {
 	Token lock.Token
 	// Fence is the account's fence just before.
 	Fence lock.Token
-}
-
-// Entry is a row of the ledger.
-type Entry struct {
-	Payout, Account string
-	// Amount is in minor units, negative where money leaves the account.
-	Amount int64
 }
 
 // Submission is a row of the proxy: one payout that it sent, or was about to send.

@@ -32,17 +32,22 @@ func life(e *judge.Evidence, payout string, token lock.Token, ms int, path ...ju
 		from = to
 	}
 	e.Payouts = append(e.Payouts, judge.Payout{ID: payout, Account: account, Amount: amount, State: from})
-	e.Accounts[0].Fence = token
 	if slices.Contains(path, judge.Submitted) {
 		e.Submissions = append(e.Submissions, judge.Submission{Payout: payout, Account: account, Token: token})
 		e.Transfers = append(e.Transfers, judge.Transfer{Payout: payout, Amount: amount, Taken: from != judge.Failed})
 	}
 	if from == judge.Posted {
-		e.Entries = append(e.Entries,
-			judge.Entry{Payout: payout, Account: account, Amount: -amount}, judge.Entry{Payout: payout, Account: judge.Rail, Amount: amount})
-		e.Accounts[0].Balance -= amount
-		e.Accounts[1].Balance += amount
+		e.Groups = append(e.Groups, judge.Group{Payout: payout, Entries: 2, Paid: amount})
+		move(e, amount)
 	}
+}
+
+// move is a posting, as the accounts show it.
+func move(e *judge.Evidence, amount int64) {
+	e.Accounts[0].Balance -= amount
+	e.Accounts[0].Entries -= amount
+	e.Accounts[1].Balance += amount
+	e.Accounts[1].Entries += amount
 }
 
 // sound is the evidence of a run without a fault: payouts p1 to p5 of one account.
@@ -103,8 +108,8 @@ func grant(e *judge.Evidence, token lock.Token, session string, ms int) {
 }
 
 func write(e *judge.Evidence, payout string, from, to judge.State, token lock.Token) {
-	e.Events = append(e.Events, judge.Event{Payout: payout, Account: "a1", From: from, To: to, Token: token})
-	e.Accounts[0].Fence = max(e.Accounts[0].Fence, token)
+	fence := max(e.Events[len(e.Events)-1].Fence, e.Events[len(e.Events)-1].Token)
+	e.Events = append(e.Events, judge.Event{Payout: payout, Account: "a1", From: from, To: to, Token: token, Fence: fence})
 }
 
 // planted is a fault in the evidence, and which invariants it breaks.
@@ -133,20 +138,21 @@ func faults() []planted {
 		}},
 		{"a request of another amount", "INV-02 INV-03", func(e *judge.Evidence) { e.Transfers[0].Amount++ }},
 		{"a request for nobody", "INV-02 INV-03 INV-07", func(e *judge.Evidence) { e.Transfers[0].Payout = "p9" }},
-		{"four entries", "INV-03", func(e *judge.Evidence) { e.Entries = append(e.Entries, e.Entries[:2]...) }},
-		{"one entry", "INV-03", func(e *judge.Evidence) { e.Entries = e.Entries[1:] }},
-		{"a group that does not sum to zero", "INV-03", func(e *judge.Evidence) { e.Entries[0].Amount--; e.Accounts[0].Balance-- }},
-		{"both entries on one side", "INV-03", func(e *judge.Evidence) {
-			e.Entries[1].Account = "a1"
-			e.Accounts[0].Balance += 10
-			e.Accounts[1].Balance -= 10
-		}},
-		{"entries of a payout that failed", "INV-03", func(e *judge.Evidence) {
-			e.Entries = append(e.Entries, judge.Entry{"p2", "a1", -10}, judge.Entry{"p2", judge.Rail, 10})
-			e.Accounts[0].Balance -= 10
+		{"four entries", "INV-03", func(e *judge.Evidence) {
+			e.Groups[0] = judge.Group{Payout: "p1", Entries: 4, Paid: 20}
+			e.Accounts[0].Entries -= 10 // the same balance was written twice
+			e.Accounts[1].Entries += 10
 			e.Accounts[1].Balance += 10
 		}},
-		{"entries of nobody", "INV-03", func(e *judge.Evidence) { e.Entries = append(e.Entries, judge.Entry{Payout: "p9", Account: "a1"}) }},
+		{"one entry", "INV-03", func(e *judge.Evidence) { e.Groups[0].Entries = 1 }},
+		{"a group that does not sum to zero", "INV-03", func(e *judge.Evidence) { e.Groups[0].Sum = -1 }},
+		{"money that went elsewhere", "INV-03", func(e *judge.Evidence) { e.Groups[0].Paid = 0 }},
+		{"entries of a payout that failed", "INV-03", func(e *judge.Evidence) {
+			e.Groups = append(e.Groups, judge.Group{Payout: "p2", Entries: 2, Paid: 10})
+			move(e, 10)
+		}},
+		{"a posting that is missing", "INV-03", func(e *judge.Evidence) { e.Groups = e.Groups[1:]; move(e, -10) }},
+		{"entries of nobody", "INV-03", func(e *judge.Evidence) { e.Groups = append(e.Groups, judge.Group{Payout: "p9"}) }},
 		{"a balance that forgot a posting", "INV-03", func(e *judge.Evidence) { e.Accounts[0].Balance += 10 }},
 		{"money at the rail that the ledger does not show", "INV-03", func(e *judge.Evidence) { e.Transfers[1].Taken = true }},
 		{"a posting that the rail never took", "INV-03", func(e *judge.Evidence) { e.Transfers[0].Taken = false }},
@@ -156,7 +162,7 @@ func faults() []planted {
 			write(e, "p4", judge.Ambiguous, judge.Ambiguous, 15)
 		}},
 		{"a write below a fence that a claim raised", "INV-05", func(e *judge.Evidence) { e.Events[len(e.Events)-1].Fence = 16 }},
-		{"a fence that fell", "INV-05", func(e *judge.Evidence) { e.Accounts[0].Fence = 14 }},
+		{"a fence that fell", "INV-05", func(e *judge.Evidence) { e.Events[len(e.Events)-1].Fence = 14 }},
 		{"a submission below the mark", "INV-05", func(e *judge.Evidence) {
 			e.Submissions[0], e.Submissions[3] = e.Submissions[3], e.Submissions[0]
 		}},

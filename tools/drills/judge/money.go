@@ -34,16 +34,13 @@ type money struct {
 // under way.
 func ledgerBalances(e Evidence) Finding {
 	f := Finding{Invariant: "INV-03", Claim: "the ledger balances", Things: "payouts and accounts"}
-	payouts, booked := map[string]money{}, map[string]int64{}
-	for _, entry := range e.Entries {
-		m := payouts[entry.Payout]
-		m.entries++
-		m.sum += entry.Amount
-		if entry.Account == Rail {
-			m.paid += entry.Amount
-		}
-		payouts[entry.Payout] = m
-		booked[entry.Account] += entry.Amount
+	payouts := map[string]money{}
+	for _, g := range e.Groups {
+		m := payouts[g.Payout]
+		m.entries += g.Entries
+		m.sum += g.Sum
+		m.paid += g.Paid
+		payouts[g.Payout] = m
 	}
 	for _, t := range e.Transfers {
 		if t.Taken {
@@ -62,8 +59,8 @@ func ledgerBalances(e Evidence) Finding {
 	}
 	for _, a := range e.Accounts {
 		f.Checked++
-		if want := a.Opening + booked[a.ID]; a.Balance != want {
-			f.violate("account %s: balance %d, but opening and entries make %d", a.ID, a.Balance, want)
+		if a.Balance != a.Opening+a.Entries {
+			f.violate("account %s: balance %d, but opening %d and entries %d", a.ID, a.Balance, a.Opening, a.Entries)
 		}
 	}
 	return f

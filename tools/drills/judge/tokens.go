@@ -50,17 +50,15 @@ func nothingBelowFence(e Evidence) Finding {
 			continue
 		}
 		f.Checked++
-		fence := max(fences[event.Account], event.Fence)
-		if event.Token < fence {
+		highest := fences[event.Account]
+		if event.Token < max(highest, event.Fence) {
 			f.violate("account %s, payout %s: %s written under token %d, the fence was %d",
-				event.Account, event.Payout, event.To, event.Token, fence)
+				event.Account, event.Payout, event.To, event.Token, max(highest, event.Fence))
 		}
-		fences[event.Account] = max(fence, event.Token)
-	}
-	for _, a := range e.Accounts {
-		if a.Fence < fences[a.ID] {
-			f.violate("account %s: the fence %d is below the token %d of a write", a.ID, a.Fence, fences[a.ID])
+		if event.Fence < highest {
+			f.violate("account %s, payout %s: the fence was %d, after a write under token %d", event.Account, event.Payout, event.Fence, highest)
 		}
+		fences[event.Account] = max(highest, event.Fence, event.Token)
 	}
 	marks := map[string]lock.Token{}
 	for _, s := range e.Submissions {
