@@ -7,6 +7,7 @@ require (
 	github.com/fencelock/fencelock/adapters/etcd v0.0.0
 	github.com/fencelock/fencelock/adapters/postgres v0.0.0
 	github.com/fencelock/fencelock/adapters/rpc v0.0.0
+	github.com/fencelock/fencelock/apps/program v0.0.0
 	github.com/fencelock/fencelock/contracts/api v0.0.0
 	github.com/fencelock/fencelock/contracts/parity v0.0.0
 	github.com/fencelock/fencelock/core v0.0.0
@@ -20,18 +21,21 @@ require (
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.etcd.io/etcd/server/v3 v3.7.3
 	go.opentelemetry.io/otel v1.47.0
-	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.47.0
 	go.opentelemetry.io/otel/exporters/prometheus v0.69.0
 	go.opentelemetry.io/otel/metric v1.47.0
 	go.opentelemetry.io/otel/sdk v1.47.0
 	go.opentelemetry.io/otel/sdk/metric v1.47.0
 	go.opentelemetry.io/otel/trace v1.47.0
-	go.uber.org/dig v1.19.0
 	go.uber.org/fx v1.24.0
 	go.uber.org/goleak v1.3.0
 	go.uber.org/zap v1.27.1
-	go.yaml.in/yaml/v3 v3.0.6
 	google.golang.org/protobuf v1.36.12
+)
+
+require (
+	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.47.0 // indirect
+	go.uber.org/dig v1.19.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.6 // indirect
 )
 
 require (
@@ -133,6 +137,7 @@ replace (
 	github.com/fencelock/fencelock/adapters/etcd => ../../adapters/etcd
 	github.com/fencelock/fencelock/adapters/postgres => ../../adapters/postgres
 	github.com/fencelock/fencelock/adapters/rpc => ../../adapters/rpc
+	github.com/fencelock/fencelock/apps/program => ../program
 	github.com/fencelock/fencelock/contracts/api => ../../contracts/api
 	github.com/fencelock/fencelock/contracts/parity => ../../contracts/parity
 	github.com/fencelock/fencelock/core => ../../core

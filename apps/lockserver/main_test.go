@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencelock/fencelock/apps/program"
 	"github.com/fencelock/fencelock/contracts/api/fencelock/v1/fencelockv1connect"
 )
 
@@ -28,8 +29,8 @@ func TestASecondSignalEndsTheServerAtOnce(t *testing.T) {
 	p.terminate(t)
 	p.waitForLog(t, `"draining"`)
 	p.terminate(t)
-	if code := p.exit(t); code != exitFailed {
-		t.Errorf("exit code %d, want %d", code, exitFailed)
+	if code := p.exit(t); code != program.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, program.ExitFailed)
 	}
 }
 
@@ -38,8 +39,8 @@ func TestADirectoryInUseIsOneClearLine(t *testing.T) {
 	dir := t.TempDir()
 	launch(t, "--etcd.data-dir="+dir)
 	second := begin(t, "--etcd.data-dir="+dir)
-	if code := second.exit(t); code != exitFailed {
-		t.Errorf("exit code %d, want %d", code, exitFailed)
+	if code := second.exit(t); code != program.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, program.ExitFailed)
 	}
 	if text := second.errors.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "in use") || !strings.Contains(text, dir) {
 		t.Errorf("it says %q, want one line that names %s", text, dir)
@@ -80,24 +81,24 @@ func TestCommands(t *testing.T) {
 		out  string
 		err  string
 	}{
-		"version":            {args: []string{"version"}, out: version()},
-		"version flag":       {args: []string{"--version"}, out: version()},
+		"version":            {args: []string{"version"}, out: program.Version()},
+		"version flag":       {args: []string{"--version"}, out: program.Version()},
 		"help":               {args: []string{"--help"}, out: "--lock.session.ttl"},
 		"config":             {args: []string{"config", "--lock.session.ttl=20s"}, out: "lock.session.ttl: 20s"},
-		"unknown command":    {args: []string{"fly"}, code: exitConfig, err: "fly"},
-		"URL as command":     {args: []string{"postgres://app:hunter2@db/locks"}, code: exitConfig, err: `unknown command "postgres://xxxxx@db/locks"`},
-		"nothing to migrate": {args: []string{"migrate"}, code: exitConfig, err: "lock.backend is etcd"},
+		"unknown command":    {args: []string{"fly"}, code: program.ExitConfig, err: "fly"},
+		"URL as command":     {args: []string{"postgres://app:hunter2@db/locks"}, code: program.ExitConfig, err: `unknown command "postgres://xxxxx@db/locks"`},
+		"nothing to migrate": {args: []string{"migrate"}, code: program.ExitConfig, err: "lock.backend is etcd"},
 		"config with a password": {
 			args: []string{"config", "--lock.backend=postgres", "--postgres.url=host=db dbname=locks password='hunter2'"},
 			out:  `postgres.url: "host=db dbname=locks password=xxxxx"`,
 		},
-		"unknown key": {args: []string{"--lock.session.tll=20s"}, code: exitConfig, err: "lock.session.tll"},
-		"bad config":  {args: []string{"config", "--lock.session.ttl=1s"}, code: exitConfig, err: "lock.session.ttl"},
+		"unknown key": {args: []string{"--lock.session.tll=20s"}, code: program.ExitConfig, err: "lock.session.tll"},
+		"bad config":  {args: []string{"config", "--lock.session.ttl=1s"}, code: program.ExitConfig, err: "lock.session.ttl"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out, errs bytes.Buffer
-			if code := run(test.args, nil, &out, &errs, nil); code != test.code {
+			if code := lockserver().Run(test.args, nil, &out, &errs, nil); code != test.code {
 				t.Errorf("exit code %d, want %d", code, test.code)
 			}
 			if !strings.Contains(out.String(), test.out) || !strings.Contains(errs.String(), test.err) {
@@ -126,8 +127,8 @@ func TestAnAddressInUseIsOneClearLine(t *testing.T) {
 	}
 	defer func() { _ = listener.Close() }()
 	p := begin(t, "--etcd.data-dir="+t.TempDir(), "--server.addr="+listener.Addr().String())
-	if code := p.exit(t); code != exitFailed {
-		t.Errorf("exit code %d, want %d", code, exitFailed)
+	if code := p.exit(t); code != program.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, program.ExitFailed)
 	}
 	if text := p.errors.String(); !strings.Contains(text, "lockserver: listen") {
 		t.Errorf("it says %q", text)

@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencelock/fencelock/apps/program"
 	fencelockv1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
 	"github.com/fencelock/fencelock/contracts/api/fencelock/v1/fencelockv1connect"
 	"github.com/fencelock/fencelock/tools/testenv"
@@ -85,12 +86,12 @@ func TestTheManualOfPostgreSQL(t *testing.T) {
 	execute(t, c.superuser("postgres"), manual(t, "roles")[0])
 	server := postgres(c.as("fencelock_server"), t.TempDir())
 	t.Run("the servers' role makes no schema", func(t *testing.T) {
-		if p := server.begin(t); p.exit(t) != exitFailed || !strings.Contains(p.errors.String(), "no right to") {
+		if p := server.begin(t); p.exit(t) != program.ExitFailed || !strings.Contains(p.errors.String(), "no right to") {
 			t.Errorf("exit code %d: %s", p.exit(t), p.errors)
 		}
 	})
 	var out, errs bytes.Buffer
-	if code := run([]string{"migrate"}, postgres(c.as("fencelock_owner"), "").env, &out, &errs, nil); code != exitOK {
+	if code := lockserver().Run([]string{"migrate"}, postgres(c.as("fencelock_owner"), "").env, &out, &errs, nil); code != program.ExitOK {
 		t.Fatalf("migrate: exit code %d: %s", code, errs.String())
 	}
 	execute(t, c.as("fencelock_owner"), manual(t, "rights")[0])

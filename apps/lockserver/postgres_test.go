@@ -15,6 +15,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/fencelock/fencelock/apps/program"
 	fencelockv1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
 	"github.com/fencelock/fencelock/tools/testenv"
 )
@@ -125,8 +126,8 @@ func TestADatabaseThatCannotBeUsedIsOneClearLine(t *testing.T) {
 				t.Parallel()
 				var out, errs bytes.Buffer
 				args := []string{command, "--server.addr=127.0.0.1:0", "--admin.addr=127.0.0.1:0", "--postgres.state-dir=" + t.TempDir()}
-				if code := run(args, postgres(test.url, "").env, &out, &errs, nil); code != exitFailed {
-					t.Errorf("exit code %d, want %d", code, exitFailed)
+				if code := lockserver().Run(args, postgres(test.url, "").env, &out, &errs, nil); code != program.ExitFailed {
+					t.Errorf("exit code %d, want %d", code, program.ExitFailed)
 				}
 				text := errs.String()
 				if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "lockserver: ") || !strings.Contains(text, test.says) || out.Len() > 0 {
@@ -144,7 +145,7 @@ func TestMigrateMakesTheSchemaAndEnds(t *testing.T) {
 	at := postgres(g.url.String(), t.TempDir())
 	for range 2 {
 		var out, errs bytes.Buffer
-		if code := run([]string{"migrate"}, at.env, &out, &errs, nil); code != exitOK || errs.Len() > 0 {
+		if code := lockserver().Run([]string{"migrate"}, at.env, &out, &errs, nil); code != program.ExitOK || errs.Len() > 0 {
 			t.Fatalf("exit code %d: %s", code, errs.String())
 		}
 		if want := "lockserver: the schema in PostgreSQL at " + g.url.Host + g.url.Path + " is up to date\n"; out.String() != want {
@@ -176,7 +177,7 @@ func TestASignalEndsAMigration(t *testing.T) {
 	}()
 	var out, errs bytes.Buffer
 	address := "postgres://app@" + listener.Addr().String() + "/locks?sslmode=disable&connect_timeout=3600"
-	if code := run([]string{"migrate"}, postgres(address, "").env, &out, &errs, signals); code != exitFailed {
-		t.Errorf("exit code %d, want %d: %s", code, exitFailed, out.String())
+	if code := lockserver().Run([]string{"migrate"}, postgres(address, "").env, &out, &errs, signals); code != program.ExitFailed {
+		t.Errorf("exit code %d, want %d: %s", code, program.ExitFailed, out.String())
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"os/signal"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,9 +32,7 @@ const eventually = 60 * time.Second
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childMark) != "" {
-		signals := make(chan os.Signal, 2)
-		signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
-		os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr, signals))
+		main()
 	}
 	os.Exit(testenv.Main(m).Run())
 }

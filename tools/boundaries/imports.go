@@ -71,14 +71,21 @@ func allowances() []allowance {
 			tests:    []string{"core", "contracts/parity", "adapters/rpc"},
 		},
 		{
+			module:   "apps/program",
+			siblings: []string{domain},
+			external: []string{
+				"go.uber.org/fx", "go.uber.org/dig", "github.com/spf13/pflag", "go.yaml.in/yaml",
+				"go.opentelemetry.io", "github.com/prometheus", "github.com/jackc/pgx/v5",
+			},
+		},
+		{
 			module:   "apps/lockserver",
-			siblings: []string{"core", "contracts/api", "adapters/etcd", "adapters/postgres", "adapters/rpc"},
+			siblings: []string{"core", "contracts/api", "adapters/etcd", "adapters/postgres", "adapters/rpc", "apps/program"},
 			external: []string{
 				connect, protobuf, "connectrpc.com", client, api, grpc, zap, "go.etcd.io/etcd/server/v3",
-				"go.uber.org/fx", "go.uber.org/dig", "github.com/knadh/koanf", "github.com/spf13",
-				"go.opentelemetry.io", "github.com/prometheus", "go.yaml.in/yaml", "github.com/jackc/pgx/v5",
+				"go.uber.org/fx", "github.com/spf13", "go.opentelemetry.io", "github.com/prometheus",
 			},
-			tests: []string{"adapters/client", "tools/testenv", "contracts/parity", "golang.org/x/net"},
+			tests: []string{"adapters/client", "tools/testenv", "contracts/parity", "golang.org/x/net", "github.com/jackc/pgx/v5"},
 		},
 		{
 			module:   "tools/testenv",

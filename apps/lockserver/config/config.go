@@ -1,7 +1,16 @@
 package config
 
 import (
+	"io"
+	"log/slog"
+	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fencelock/fencelock/apps/program/database"
+	"github.com/fencelock/fencelock/apps/program/logging"
+	"github.com/fencelock/fencelock/apps/program/settings"
 )
 
 // The backends.
@@ -10,7 +19,7 @@ const (
 	Postgres = "postgres"
 )
 
-// Config is all that can be set. The tag names the key; defaults and usage lines are in keys.go.
+// Config is all that can be set. Names of keys, defaults and usage lines are in keys.go.
 type Config struct {
 	// Backend is the store: [Etcd] or [Postgres].
 	Backend string
@@ -51,11 +60,54 @@ type Config struct {
 	AdminAddr string
 	// DrainTimeout bounds how long a stopping server waits for what is in flight.
 	DrainTimeout time.Duration
-	// LogLevel is debug, info, warn or error.
-	LogLevel string
-	// LogFormat is json or text.
-	LogFormat string
+	// Log is how severe and in what form events are logged.
+	Log logging.Config
 }
+
+// Load reads the configuration from args (without the program's name and command), env (as os.Environ gives it) and the file
+// that args name. Every error is one line without passwords, and means that nothing should start; [settings.ErrHelp] says that
+// args ask for help.
+func Load(args, env []string) (Config, error) {
+	var c Config
+	err := settings.Load(keys(&c), args, env, func() error { return c.validate() })
+	return c, err
+}
+
+// Usage is the text of --help.
+func Usage() string { return keys(new(Config)).FlagUsages() }
+
+// Print writes c in a form that can be read back as a file, with passwords replaced.
+func (c Config) Print(w io.Writer) error {
+	return settings.Print(w, bound(&c), func(key, value string) string {
+		switch key {
+		case "etcd.endpoints":
+			return settings.ShownURLs(value)
+		case "postgres.url", "postgres.listen-url":
+			return database.Shown(value)
+		}
+		return value
+	})
+}
+
+// bound are the keys over the values of c.
+func bound(c *Config) *pflag.FlagSet { return settings.Bound(c, keys) }
+
+// Logger logs to w, as configured.
+func (c Config) Logger(w io.Writer) *slog.Logger { return c.Log.Logger(w) }
+
+// Store names the store without a password.
+func (c Config) Store() string {
+	switch {
+	case c.Backend == Postgres:
+		return "PostgreSQL at " + c.Database()
+	case c.Embedded():
+		return "embedded etcd in " + c.EtcdDataDir
+	}
+	return "etcd at " + settings.ShownURLs(strings.Join(c.EtcdEndpoints, ","))
+}
+
+// Database names the database of PostgresURL without its secrets: hosts and name.
+func (c Config) Database() string { return database.Place(c.PostgresURL) }
 
 // Embedded reports whether the server runs its own etcd.
 func (c Config) Embedded() bool { return c.Backend == Etcd && len(c.EtcdEndpoints) == 0 }

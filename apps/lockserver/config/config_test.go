@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/apps/lockserver/config"
+	"github.com/fencelock/fencelock/apps/program/logging"
+	"github.com/fencelock/fencelock/apps/program/settings"
 )
 
 func load(t *testing.T, file string, env []string, args ...string) (config.Config, error) {
@@ -34,7 +36,7 @@ func TestDefaults(t *testing.T) {
 		Backend: "etcd", SessionTTL: 15 * time.Second, SafetyMargin: 0.30, HandoffLimit: 32, MaxWait: time.Hour,
 		WaitersPerKey: 1000, WaitersTotal: 10000, EtcdPrefix: "fencelock/", EtcdDataDir: "./fencelock-data", PostgresStateDir: "./fencelock-data",
 		ServerAddr: "127.0.0.1:8470", AdminAddr: "127.0.0.1:8471", DrainTimeout: 15 * time.Second,
-		LogLevel: "info", LogFormat: "json",
+		Log: logging.Config{Level: "info", Format: "json"},
 	}
 	if a, b := printed(t, got), printed(t, want); a != b {
 		t.Errorf("defaults:\n%s\nwant:\n%s", a, b)
@@ -154,7 +156,7 @@ func TestRow46WhatCannotBeIsRefusedInOneLine(t *testing.T) {
 
 func TestHelpNamesEveryKey(t *testing.T) {
 	t.Parallel()
-	if _, err := load(t, "", nil, "--help"); !errors.Is(err, config.ErrHelp) {
+	if _, err := load(t, "", nil, "--help"); !errors.Is(err, settings.ErrHelp) {
 		t.Errorf("--help: %v", err)
 	}
 	for line := range strings.Lines(printed(t, config.Config{})) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/fencelock/fencelock/apps/program/settings"
 	"github.com/fencelock/fencelock/contracts/parity/document"
 )
 
@@ -32,7 +33,7 @@ func TestKeysDocument(t *testing.T) {
 	var rows [][]string
 	for _, f := range everyKey() {
 		rows = append(rows, []string{
-			document.Code(f.Name), document.Code("--" + f.Name + " " + f.Value.Type()), document.Code(Variable(f.Name)),
+			document.Code(f.Name), document.Code("--" + f.Name + " " + f.Value.Type()), document.Code(settings.Variable(f.Name)),
 			document.Code(strings.Trim(f.DefValue, "[]")), document.Prose, f.Usage,
 		})
 	}

@@ -1,11 +1,8 @@
 package config_test
 
 import (
-	"maps"
 	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencelock/fencelock/apps/lockserver/config"
 )
@@ -100,58 +97,6 @@ func TestMistakesDoNotShowPasswords(t *testing.T) {
 				t.Errorf("error %q", text)
 			}
 		})
-	}
-}
-
-// FuzzRedaction looks that what is shown is what the driver reads, with another password.
-func FuzzRedaction(f *testing.F) {
-	for _, seed := range []string{
-		"postgres://app:hunter2@db:5432/locks?sslmode=disable&password=x", "postgres://a?b=c@[::1/?]:1,b/c?d=e", "postgres://db?a=b&password=@/",
-		`host=db user='a b' password=it\'s  sslpassword = '\\' dbname=x`, "password= user=x", "user=a\vpassword=b",
-	} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, url string) {
-		c := config.Config{Backend: config.Postgres, PostgresURL: url}
-		want, err := pgxpool.ParseConfig(url)
-		shown := config.ShownURL(url)
-		if err != nil || shown == config.Hidden || url == "" {
-			return
-		}
-		got, err := pgxpool.ParseConfig(shown)
-		if err != nil {
-			t.Fatalf("%q is shown as %q, which cannot be read", url, shown)
-		}
-		if want.ConnConfig.Password != "" || got.ConnConfig.Password == config.Hidden {
-			want.ConnConfig.Password = config.Hidden // an empty one may be shown so, too
-		}
-		for name := range want.ConnConfig.RuntimeParams {
-			if strings.Contains(strings.ToLower(name), "pass") {
-				want.ConnConfig.RuntimeParams[name] = config.Hidden
-			}
-		}
-		a, b := want.ConnConfig, got.ConnConfig
-		if a.Host != b.Host || a.Port != b.Port || a.User != b.User || a.Database != b.Database || a.Password != b.Password ||
-			len(a.Fallbacks) != len(b.Fallbacks) || !maps.Equal(a.RuntimeParams, b.RuntimeParams) {
-			t.Errorf("%q is shown as %q", url, shown)
-		}
-		_ = c.Database()
-	})
-}
-
-func TestADatabaseIsCalledByItsPlace(t *testing.T) {
-	t.Parallel()
-	for url, want := range map[string]string{
-		"postgres://app:hunter2@db/locks":                     "db:5432/locks",
-		"postgres://app:hunter2@a:1,b:2/locks":                "a:1,b:2/locks",
-		"postgres://app:hunter2@[::1]:5433/locks?sslmode=any": "xxxxx",
-		"host=/tmp dbname=locks password=hunter2":             "/tmp:5432/locks",
-		"postgres://app:hunter2@[::1]:5433/locks":             "[::1]:5433/locks",
-		"nothing": "xxxxx",
-	} {
-		if got := (config.Config{PostgresURL: url}).Database(); got != want {
-			t.Errorf("%s is called %s, want %s", url, got, want)
-		}
 	}
 }
 

@@ -6,12 +6,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Names of the flags that are not keys.
-const (
-	flagConfig = "config"
-	flagHelp   = "help"
-)
-
 // keys declares every key with its default and its line of help, bound to c.
 func keys(c *Config) *pflag.FlagSet {
 	fs := pflag.NewFlagSet("lockserver", pflag.ContinueOnError)
@@ -45,7 +39,6 @@ func keys(c *Config) *pflag.FlagSet {
 	fs.StringVar(&c.AdminAddr, "admin.addr", "127.0.0.1:8471", "address of metrics and probes")
 	fs.DurationVar(&c.DrainTimeout, "server.drain-timeout", 15*time.Second,
 		"longest time that a stopping server waits for what is in flight, 1s to 10m")
-	fs.StringVar(&c.LogLevel, "log.level", "info", "least severe level that is logged: debug, info, warn, error")
-	fs.StringVar(&c.LogFormat, "log.format", "json", "form of log lines: json, text")
+	c.Log.Declare(fs)
 	return fs
 }

@@ -2,13 +2,14 @@ package config
 
 import (
 	"fmt"
-	"log/slog"
-	"net"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/fencelock/fencelock/apps/program/database"
+	"github.com/fencelock/fencelock/apps/program/endpoint"
+	"github.com/fencelock/fencelock/apps/program/settings"
 	"github.com/fencelock/fencelock/core/lock"
 )
 
@@ -105,13 +106,13 @@ func (c Config) checkEtcd() error {
 
 func (c Config) checkPostgres() error {
 	if c.PostgresURL == "" {
-		return fmt.Errorf("postgres.url: must be set where lock.backend is postgres, best by the variable %s", Variable("postgres.url"))
+		return fmt.Errorf("postgres.url: must be set where lock.backend is postgres, best by the variable %s", settings.Variable("postgres.url"))
 	}
-	if err := checkURL("postgres.url", c.PostgresURL); err != nil {
+	if err := database.Check("postgres.url", c.PostgresURL); err != nil {
 		return err
 	}
 	if c.PostgresListenURL != "" {
-		if err := checkURL("postgres.listen-url", c.PostgresListenURL); err != nil {
+		if err := database.Check("postgres.listen-url", c.PostgresListenURL); err != nil {
 			return err
 		}
 	}
@@ -122,37 +123,23 @@ func (c Config) checkPostgres() error {
 }
 
 func (c Config) checkServer() error {
-	for _, a := range []struct{ key, addr string }{{"server.addr", c.ServerAddr}, {"admin.addr", c.AdminAddr}} {
-		if _, _, err := net.SplitHostPort(a.addr); err != nil {
-			return fmt.Errorf("%s: %q is not host:port", a.key, a.addr)
-		}
-	}
-	if _, err := c.Level(); err != nil {
+	if err := endpoint.Check("server.addr", c.ServerAddr); err != nil {
 		return err
 	}
-	if c.LogFormat != "json" && c.LogFormat != "text" {
-		return fmt.Errorf("log.format: %q is none of json, text", c.LogFormat)
+	if err := endpoint.Check("admin.addr", c.AdminAddr); err != nil {
+		return err
 	}
-	return nil
-}
-
-// Level is LogLevel for slog.
-func (c Config) Level() (slog.Level, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
-		return level, fmt.Errorf("log.level: %q is none of debug, info, warn, error", c.LogLevel)
-	}
-	return level, nil
+	return c.Log.Check()
 }
 
 // OpenToNetwork lists the keys of addresses that other machines can reach.
 func (c Config) OpenToNetwork() []string {
 	var open []string
-	for _, a := range []struct{ key, addr string }{{"server.addr", c.ServerAddr}, {"admin.addr", c.AdminAddr}} {
-		host, _, _ := net.SplitHostPort(a.addr)
-		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			open = append(open, a.key)
-		}
+	if endpoint.IsOpen(c.ServerAddr) {
+		open = append(open, "server.addr")
+	}
+	if endpoint.IsOpen(c.AdminAddr) {
+		open = append(open, "admin.addr")
 	}
 	return open
 }

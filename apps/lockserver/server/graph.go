@@ -14,6 +14,9 @@ import (
 	"github.com/fencelock/fencelock/adapters/rpc"
 	"github.com/fencelock/fencelock/apps/lockserver/config"
 	"github.com/fencelock/fencelock/apps/lockserver/telemetry"
+	"github.com/fencelock/fencelock/apps/program/admin"
+	"github.com/fencelock/fencelock/apps/program/endpoint"
+	"github.com/fencelock/fencelock/apps/program/tracing"
 	"github.com/fencelock/fencelock/core/clock"
 	"github.com/fencelock/fencelock/core/port"
 	"github.com/fencelock/fencelock/core/service"
@@ -54,7 +57,7 @@ func Options(ctx context.Context, cfg config.Config, logger *slog.Logger, build 
 }
 
 func newTracing(ctx context.Context, lc fx.Lifecycle) (trace.Tracer, error) {
-	tracer, stop, err := telemetry.NewTracer(ctx)
+	tracer, stop, err := tracing.NewTracer(ctx, telemetry.Scope)
 	if err != nil {
 		return nil, err
 	}
@@ -133,13 +136,13 @@ func newHandler(cfg config.Config, build Build, svc *service.Service, p *probe, 
 }
 
 // Doors are the addresses at which the server answers.
-type Doors struct{ public, admin *endpoint }
+type Doors struct{ public, admin *endpoint.Endpoint }
 
 // Public is the address of RPC, health and reflection.
-func (d *Doors) Public() string { return d.public.address() }
+func (d *Doors) Public() string { return d.public.Address() }
 
 // Admin is the address of metrics and probes.
-func (d *Doors) Admin() string { return d.admin.address() }
+func (d *Doors) Admin() string { return d.admin.Address() }
 
 func newDoors(lc fx.Lifecycle, stop fx.Shutdowner, cfg config.Config, handler *rpc.Handler, svc *service.Service,
 	registry *prometheus.Registry, p *probe, logger *slog.Logger,
@@ -149,19 +152,19 @@ func newDoors(lc fx.Lifecycle, stop fx.Shutdowner, cfg config.Config, handler *r
 		_ = stop.Shutdown(fx.ExitCode(1))
 	}
 	doors := &Doors{
-		public: newEndpoint(rpc.NewServer(handler, logger), cfg.ServerAddr, failed),
-		admin:  newEndpoint(newAdmin(registry, p, logger), cfg.AdminAddr, failed),
+		public: endpoint.New(rpc.NewServer(handler, logger), cfg.ServerAddr, failed),
+		admin:  endpoint.New(admin.NewServer(registry, p.ready, logger), cfg.AdminAddr, failed),
 	}
 	// The admin door opens first and closes last, so that a probe sees the draining.
-	lc.Append(fx.StartStopHook(doors.admin.start, doors.admin.stop))
-	lc.Append(fx.StartStopHook(doors.public.start, func(ctx context.Context) {
+	lc.Append(fx.StartStopHook(doors.admin.Start, doors.admin.Stop))
+	lc.Append(fx.StartStopHook(doors.public.Start, func(ctx context.Context) {
 		drain(ctx, cfg.DrainTimeout, handler, svc, doors.public, logger)
 	}))
 	return doors
 }
 
 // drain tells the clients to move, lets what is in flight end, and closes the public door. Sessions stay alive.
-func drain(ctx context.Context, limit time.Duration, handler *rpc.Handler, svc *service.Service, public *endpoint, logger *slog.Logger) {
+func drain(ctx context.Context, limit time.Duration, handler *rpc.Handler, svc *service.Service, public *endpoint.Endpoint, logger *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	logger.InfoContext(ctx, "draining")
@@ -169,5 +172,5 @@ func drain(ctx context.Context, limit time.Duration, handler *rpc.Handler, svc *
 	if err := svc.Drain(ctx); err != nil {
 		logger.WarnContext(ctx, "drain_cut_short")
 	}
-	public.stop(ctx)
+	public.Stop(ctx)
 }

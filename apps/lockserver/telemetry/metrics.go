@@ -17,8 +17,8 @@ import (
 	"github.com/fencelock/fencelock/core/port"
 )
 
-// scope names the instrumentation.
-const scope = "github.com/fencelock/fencelock/apps/lockserver"
+// Scope names the instrumentation.
+const Scope = "github.com/fencelock/fencelock/apps/lockserver"
 
 // countTimeout bounds what a scrape asks of the store.
 const countTimeout = time.Second
@@ -72,7 +72,7 @@ func NewMetrics(registry *prometheus.Registry, backend string) (m *Metrics, err 
 	if m.acquire, err = acquireSeconds(registry, backend); err != nil {
 		return nil, err
 	}
-	m.meter = m.provider.Meter(scope)
+	m.meter = m.provider.Meter(Scope)
 	return m, m.create(m.meter)
 }
 

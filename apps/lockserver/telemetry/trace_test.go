@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencelock/fencelock/adapters/rpc"
 	"github.com/fencelock/fencelock/apps/lockserver/telemetry"
+	"github.com/fencelock/fencelock/apps/program/tracing"
 	"github.com/fencelock/fencelock/core/lock"
 	"github.com/fencelock/fencelock/core/port"
 	"github.com/fencelock/fencelock/core/service"
@@ -113,7 +114,7 @@ func TestAFailedCallIsAFailedSpanWithItsCodeOnly(t *testing.T) {
 
 func TestWithoutAnEndpointNothingIsTraced(t *testing.T) {
 	t.Parallel()
-	tracer, stop, err := telemetry.NewTracer(t.Context())
+	tracer, stop, err := tracing.NewTracer(t.Context(), telemetry.Scope)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package telemetry
+package tracing
 
 import (
 	"context"
@@ -12,8 +12,9 @@ import (
 )
 
 // NewTracer returns a tracer that exports by OTLP where the standard variables name an endpoint
-// (OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT), and else does nothing. stop flushes.
-func NewTracer(ctx context.Context) (tracer trace.Tracer, stop func(context.Context) error, err error) {
+// (OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT), and else does nothing. scope names what is
+// instrumented: the path of the module. stop flushes.
+func NewTracer(ctx context.Context, scope string) (tracer trace.Tracer, stop func(context.Context) error, err error) {
 	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
 		return noop.NewTracerProvider().Tracer(scope), func(context.Context) error { return nil }, nil
 	}

@@ -1,6 +1,7 @@
-package server
+package admin
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -12,15 +13,16 @@ import (
 	"github.com/fencelock/fencelock/core/lock"
 )
 
-// newAdmin serves what machines that look after the server ask: metrics, liveness, readiness.
-func newAdmin(registry *prometheus.Registry, p *probe, logger *slog.Logger) *http.Server {
+// NewServer answers GET /metrics from registry, GET /healthz always, and GET /readyz with 200 where ready returns nil, else
+// with 503 and, from a [lock.Error], its message; other errors may hold words of drivers, and are shown to nobody.
+func NewServer(registry prometheus.Gatherer, ready func(context.Context) error, logger *slog.Logger) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "alive") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := p.ready(r.Context()); err != nil {
+		if err := ready(r.Context()); err != nil {
 			say(w, http.StatusServiceUnavailable, "not ready: "+reason(err))
 			return
 		}
@@ -37,7 +39,6 @@ func newAdmin(registry *prometheus.Registry, p *probe, logger *slog.Logger) *htt
 	}
 }
 
-// reason is what an error says to anybody, without the driver's words.
 func reason(err error) string {
 	if e, ok := errors.AsType[*lock.Error](err); ok {
 		return e.Message

@@ -1,4 +1,4 @@
-package config
+package database
 
 import (
 	"fmt"
@@ -10,14 +10,13 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencelock/fencelock/apps/program/settings"
 )
 
-// hidden stands for what is secret, or could be.
-const hidden = "xxxxx"
-
-// checkURL refuses a URL of PostgreSQL, or a list key=value, that cannot be read. The error never quotes it: of a URL
-// that is not what it should be, any part may be a password.
-func checkURL(key, text string) error {
+// Check refuses the value of a key that is no URL of PostgreSQL, and no list name=value, or that cannot be used. The error
+// never quotes it: of a URL that is not what it should be, any part may be a password.
+func Check(key, text string) error {
 	if _, ok := redact(text); !ok {
 		return fmt.Errorf("%s: is no URL of PostgreSQL (postgres://host:5432/database, with role and password before the host); "+
 			"in a password write slash as %%2F, at sign as %%40, colon as %%3A, question mark as %%3F, percent sign as %%25", key)
@@ -30,21 +29,21 @@ func checkURL(key, text string) error {
 
 // reason is what the driver says of a URL, without the URL. Where it could not even parse it, it quotes parts of it.
 func reason(err error) string {
-	_, reason, quotes := cutLast(oneLine(err).Error(), "`: ")
+	_, reason, quotes := cutLast(settings.Line(err), "`: ")
 	if !quotes || strings.HasPrefix(reason, "failed to parse") {
 		return "its syntax is wrong"
 	}
 	return reason
 }
 
-// shownURL is a URL of PostgreSQL with what is secret in it replaced.
-func shownURL(text string) string {
+// Shown is a URL of PostgreSQL with what is secret in it replaced.
+func Shown(text string) string {
 	if text == "" {
 		return ""
 	}
 	shown, ok := redact(text)
 	if !ok {
-		return hidden
+		return settings.Hidden
 	}
 	return shown
 }
@@ -65,7 +64,7 @@ func redactURL(rest string) (shown string, ok bool) {
 	if i := strings.IndexAny(rest, "@/"); i >= 0 && rest[i] == '@' {
 		user, _, secret := strings.Cut(rest[:i], ":")
 		if secret {
-			user += ":" + hidden
+			user += ":" + settings.Hidden
 		}
 		shown, rest = user+"@", rest[i+1:]
 	}
@@ -85,7 +84,7 @@ func redactURL(rest string) (shown string, ok bool) {
 			return "", false
 		}
 		if secret(name) {
-			pairs[i] = raw + "=" + hidden
+			pairs[i] = raw + "=" + settings.Hidden
 		}
 	}
 	return shown + "?" + strings.Join(pairs, "&"), true
@@ -111,7 +110,7 @@ func redactPairs(rest string) (shown string, ok bool) {
 		}
 		value := match[2]
 		if secret(match[1]) {
-			value = hidden
+			value = settings.Hidden
 		}
 		pairs = append(pairs, match[1]+"="+value)
 		rest = rest[len(match[0]):]
@@ -127,13 +126,13 @@ func secret(name string) bool {
 	})
 }
 
-// Database names the database of PostgresURL without its secrets: hosts and name.
-func (c Config) Database() string {
-	settings, err := pgxpool.ParseConfig(c.PostgresURL)
+// Place names the database of a URL without its secrets: hosts and name.
+func Place(text string) string {
+	pool, err := pgxpool.ParseConfig(text)
 	if err != nil {
-		return hidden
+		return settings.Hidden
 	}
-	conn := settings.ConnConfig
+	conn := pool.ConnConfig
 	hosts := []string{net.JoinHostPort(conn.Host, strconv.Itoa(int(conn.Port)))}
 	for _, other := range conn.Fallbacks {
 		hosts = append(hosts, net.JoinHostPort(other.Host, strconv.Itoa(int(other.Port))))
@@ -141,18 +140,6 @@ func (c Config) Database() string {
 	// With sslmode=prefer each host is there twice.
 	return strings.Join(slices.Compact(hosts), ",") + "/" + conn.Database
 }
-
-// Censor removes from a message for people what could be a password: of a URL, or behind a name like password.
-// Arguments that were put in the wrong place are quoted in messages of libraries.
-func Censor(message string) string {
-	message = userinfo.ReplaceAllLiteralString(message, "://"+hidden+"@")
-	return password.ReplaceAllString(message, "$1="+hidden)
-}
-
-var (
-	userinfo = regexp.MustCompile(`(?s)://.*@`)
-	password = regexp.MustCompile(`(?is)(\w*pass\w*)\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&'"]*)`)
-)
 
 // cutLast is strings.Cut at the last separator.
 func cutLast(s, sep string) (before, after string, found bool) {

@@ -1,0 +1,2 @@
+// Package admin serves what machines that look after a program ask: metrics, liveness, readiness.
+package admin

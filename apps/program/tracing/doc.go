@@ -1,0 +1,2 @@
+// Package tracing makes the tracers of programs.
+package tracing
