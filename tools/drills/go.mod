@@ -8,6 +8,8 @@ require (
 	github.com/fencelock/fencelock/contracts/api v0.0.0
 	github.com/fencelock/fencelock/core v0.0.0
 	github.com/fencelock/fencelock/tools/testenv v0.0.0
+	go.uber.org/goleak v1.3.0
+	google.golang.org/protobuf v1.36.12
 )
 
 require (
@@ -64,7 +66,6 @@ require (
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
 )
 
 replace (

@@ -1,0 +1,58 @@
+package gate
+
+import (
+	"net/http"
+	"path"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/fencelock/fencelock/contracts/api/fencelock/payments/v1"
+)
+
+// Call is what a gate sees of a request.
+type Call struct {
+	// Method is the last part of the procedure, such as Submit.
+	Method string
+	// Payout that it is about; empty where it names none.
+	Payout string
+	// To is the state that an Advance writes, such as RAIL_ACKED; empty for other methods.
+	To string
+	// Token as the header has it.
+	Token string
+}
+
+// tokenHeader carries the token.
+const tokenHeader = "Fencelock-Token"
+
+// read takes a request apart. One that cannot be read names no payout.
+func read(r *http.Request, body []byte) Call {
+	call := Call{Method: path.Base(r.URL.Path), Token: r.Header.Get(tokenHeader)}
+	switch call.Method {
+	case "Submit":
+		call.Payout = parse(r, body, &v1.SubmitRequest{}).GetPayout()
+	case "Lookup":
+		call.Payout = parse(r, body, &v1.LookupRequest{}).GetPayout()
+	case "GetPayout":
+		call.Payout = parse(r, body, &v1.GetPayoutRequest{}).GetId()
+	case "Claim":
+		call.Payout = parse(r, body, &v1.ClaimRequest{}).GetId()
+	case "Post":
+		call.Payout = parse(r, body, &v1.PostRequest{}).GetId()
+	case "Advance":
+		m := parse(r, body, &v1.AdvanceRequest{})
+		call.Payout, call.To = m.GetId(), strings.TrimPrefix(m.GetTo().String(), "PAYOUT_STATE_")
+	}
+	return call
+}
+
+// parse reads the message of a unary call of Connect.
+func parse[M proto.Message](r *http.Request, body []byte, m M) M {
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+		_ = protojson.Unmarshal(body, m)
+	} else {
+		_ = proto.Unmarshal(body, m)
+	}
+	return m
+}
