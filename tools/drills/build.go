@@ -37,7 +37,8 @@ func NewPrograms() (*Programs, error) {
 	return &Programs{dir: dir, built: map[string]string{}}, nil
 }
 
-// Path builds the program under apps/ if needed and returns its binary.
+// Path builds the program in a folder under apps/, such as lockserver or payments/cmd/rail-stub, if needed and returns its
+// binary. Who asks again gets the same file.
 func (p *Programs) Path(t T, app string) string {
 	t.Helper()
 	p.mu.Lock()
@@ -45,9 +46,9 @@ func (p *Programs) Path(t T, app string) string {
 	if path, ok := p.built[app]; ok {
 		return path
 	}
-	path := filepath.Join(p.dir, app)
+	path := filepath.Join(p.dir, filepath.Base(app))
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, ".")
-	cmd.Dir = filepath.Join(root(), "apps", app)
+	cmd.Dir = filepath.Join(root(), "apps", filepath.FromSlash(app))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", app, err, out)
 	}

@@ -2,6 +2,7 @@ package drills
 
 import (
 	"crypto/rand"
+	"slices"
 	"strings"
 
 	"github.com/fencelock/fencelock/tools/testenv"
@@ -39,8 +40,11 @@ func Postgres(t T) Store {
 type Server struct {
 	*Process
 
-	// Addr is the host:port of its RPC.
-	Addr string
+	// Addr is the host:port of its RPC, and Admin that of its metrics and probes.
+	Addr, Admin string
+
+	binary    string
+	env, args []string
 }
 
 // URL is what clients dial.
@@ -49,9 +53,21 @@ func (s *Server) URL() string { return "http://" + s.Addr }
 // StartServer runs a lock server over the store and returns when it says that it is ready.
 func (p *Programs) StartServer(t T, store Store, args ...string) *Server {
 	t.Helper()
-	s := &Server{Addr: testenv.FreeAddress(t)}
-	all := append([]string{"--server.addr=" + s.Addr, "--admin.addr=" + testenv.FreeAddress(t)}, store.args...)
-	s.Process = Start(t, store.env, p.Path(t, "lockserver"), append(all, args...)...)
-	s.AwaitOutput(t, "lockserver ready: rpc http://"+s.Addr)
+	s := &Server{Addr: testenv.FreeAddress(t), Admin: testenv.FreeAddress(t), binary: p.Path(t, "lockserver"), env: store.env}
+	s.args = slices.Concat([]string{"--server.addr=" + s.Addr, "--admin.addr=" + s.Admin}, store.args, args)
+	s.run(t)
 	return s
+}
+
+// Restart runs a server that has ended again, over the same store and at the same addresses.
+func (s *Server) Restart(t T) {
+	t.Helper()
+	<-s.Exited()
+	s.run(t)
+}
+
+func (s *Server) run(t T) {
+	t.Helper()
+	s.Process = Start(t, s.env, s.binary, s.args...)
+	s.AwaitOutput(t, "lockserver ready: rpc http://"+s.Addr)
 }

@@ -91,40 +91,55 @@ func TestVerdictsOfMadeUpRuns(t *testing.T) {
 	}
 }
 
+// report is made of runs in which all is as expected.
+func report(each int) experiment.Report {
+	r := experiment.Report{Each: each, Runs: all(each), Broken: map[experiment.Position][]string{}}
+	for _, p := range experiment.Positions() {
+		r.Broken[p] = experiment.ExpectBroken(p)
+	}
+	return r
+}
+
 func TestOnlyAllRunsAsExpectedPass(t *testing.T) {
 	t.Parallel()
-	if !experiment.Passed(all(3), 3) {
+	if !report(3).Passed() {
 		t.Error("runs as expected do not pass")
 	}
-	for name, spoil := range map[string]func([]experiment.Run) []experiment.Run{
-		"none":              func([]experiment.Run) []experiment.Run { return nil },
-		"one is missing":    func(runs []experiment.Run) []experiment.Run { return runs[1:] },
-		"one too many":      func(runs []experiment.Run) []experiment.Run { return append(runs, runs[0]) },
-		"one is wrong":      func(runs []experiment.Run) []experiment.Run { runs[4].Requests = 7; return runs },
-		"one shows nothing": func(runs []experiment.Run) []experiment.Run { runs[5].Dead = false; return runs },
-		"a wrong one more": func(runs []experiment.Run) []experiment.Run {
-			wrong := runs[0]
+	both := experiment.Position{Payment: true, Rail: true}
+	for name, spoil := range map[string]func(*experiment.Report){
+		"no runs":           func(r *experiment.Report) { r.Runs = nil },
+		"none wanted":       func(r *experiment.Report) { r.Runs, r.Each = nil, 0 },
+		"one is missing":    func(r *experiment.Report) { r.Runs = r.Runs[1:] },
+		"one too many":      func(r *experiment.Report) { r.Runs = append(r.Runs, r.Runs[0]) },
+		"one is wrong":      func(r *experiment.Report) { r.Runs[4].Requests = 7 },
+		"one shows nothing": func(r *experiment.Report) { r.Runs[5].Dead = false },
+		"a wrong one more": func(r *experiment.Report) {
+			wrong := r.Runs[0]
 			wrong.Requests = 7
-			return append(runs, wrong)
+			r.Runs = append(r.Runs, wrong)
 		},
+		"an invariant broke behind fences":      func(r *experiment.Report) { r.Broken[both] = []string{"INV-01"} },
+		"the judge saw nothing without a fence": func(r *experiment.Report) { r.Broken[experiment.Position{}] = nil },
+		"nobody judged":                         func(r *experiment.Report) { delete(r.Broken, both) },
 	} {
-		if experiment.Passed(spoil(all(3)), 3) {
+		r := report(3)
+		spoil(&r)
+		if r.Passed() {
 			t.Errorf("%s: passes", name)
 		}
-	}
-	if experiment.Passed(nil, 0) {
-		t.Error("no runs at all pass")
 	}
 }
 
 func TestTableNamesEveryRunThatIsNotAsExpected(t *testing.T) {
 	t.Parallel()
-	runs := all(20)
-	runs[0].Dead = false  // payment off, rail off, site rail
-	runs[25].Requests = 2 // the same, site ledger
-	runs = runs[:len(runs)-1]
+	r := report(20)
+	r.Runs[0].Dead = false  // payment off, rail off, site rail
+	r.Runs[25].Requests = 2 // the same, site ledger
+	r.Runs = r.Runs[:len(r.Runs)-1]
+	r.Broken[experiment.Position{}] = []string{"INV-02"}
+	delete(r.Broken, experiment.Position{Rail: true})
 	var text strings.Builder
-	if err := experiment.Print(&text, runs, 20); err != nil {
+	if err := r.Print(&text); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -134,6 +149,10 @@ func TestTableNamesEveryRunThatIsNotAsExpected(t *testing.T) {
 		"run 1, payment off  rail off, site rail: inconclusive: A was not frozen past the death of its session",
 		"run 6, payment off  rail off, site ledger: NOT as expected: 2 rail requests",
 		"payment on   rail on, site ledger: 1 runs are missing",
+		"payment on   rail off    INV-02 INV-03 INV-05",
+		"payment on   rail on     none",
+		"payment off  rail off: invariants broken: INV-02; expected: INV-01 INV-02 INV-03 INV-05 INV-08",
+		"payment off  rail on: the invariants were not judged",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())

@@ -1,14 +1,17 @@
 package gate
 
 import (
+	"fmt"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	v1 "github.com/fencelock/fencelock/contracts/api/fencelock/payments/v1"
+	"github.com/fencelock/fencelock/core/lock"
 )
 
 // Call is what a gate sees of a request.
@@ -55,4 +58,14 @@ func parse[M proto.Message](r *http.Request, body []byte, m M) M {
 		_ = proto.Unmarshal(body, m)
 	}
 	return m
+}
+
+// Number is the token in the header, which is a decimal number or a signed form that begins with one.
+func (c Call) Number() (lock.Token, error) {
+	text, _, _ := strings.Cut(c.Token, ".")
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, fmt.Errorf("read token of %s %s: %q is none", c.Method, c.Payout, c.Token)
+	}
+	return lock.Token(n), nil
 }

@@ -10,9 +10,11 @@ import (
 
 	"connectrpc.com/connect"
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
 	v1 "github.com/fencelock/fencelock/contracts/api/fencelock/payments/v1"
 	"github.com/fencelock/fencelock/contracts/api/fencelock/payments/v1/paymentsv1connect"
+	fencelockv1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
 	"github.com/fencelock/fencelock/tools/drills/gate"
 )
 
@@ -26,13 +28,21 @@ type service struct {
 	paymentsv1connect.UnimplementedRailServiceHandler
 	paymentsv1connect.UnimplementedPaymentServiceHandler
 
-	submits chan string
+	submits  chan string
+	refusals map[string]proto.Message
 }
 
 // Submit implements paymentsv1connect.RailServiceHandler.
 func (s *service) Submit(ctx context.Context, req *connect.Request[v1.SubmitRequest]) (*connect.Response[v1.SubmitResponse], error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if detail := s.refusals[req.Msg.GetPayout()]; detail != nil {
+		refusal := connect.NewError(connect.CodeFailedPrecondition, errors.New("no"))
+		if d, err := connect.NewErrorDetail(detail); err == nil {
+			refusal.AddDetail(d)
+		}
+		return nil, refusal
 	}
 	s.submits <- req.Msg.GetPayout()
 	return connect.NewResponse(&v1.SubmitResponse{Submission: &v1.Submission{Payout: req.Msg.GetPayout()}}), nil
@@ -167,6 +177,37 @@ func TestHeldRequestIsDeliveredThoughItsCallerIsGone(t *testing.T) {
 	}
 	if got := within(t, "the request is delivered", s.service.submits); got != "p1" {
 		t.Errorf("delivered %q", got)
+	}
+}
+
+func TestAnswersTellTheirCode(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.service.refusals = map[string]proto.Message{
+		"fenced": &fencelockv1.ErrorDetail{Code: fencelockv1.ErrorCode_ERROR_CODE_FENCED_OUT},
+		"twice":  &v1.ErrorDetail{Code: v1.ErrorCode_ERROR_CODE_DUPLICATE},
+		"plain":  &v1.Account{Id: "not a detail"},
+	}
+	for payout, want := range map[string]string{"p1": gate.OK, "fenced": "FENCED_OUT", "twice": "DUPLICATE", "plain": "failed_precondition"} {
+		hold := s.HoldRequest(of(payout))
+		hold.Let()
+		<-s.submit(t.Context(), payout)
+		answer, err := hold.Wait(t.Context())
+		if err != nil || answer.Code() != want {
+			t.Errorf("%s: %q, %v; want %q", payout, answer.Code(), err, want)
+		}
+		if token, err := hold.Call().Number(); err != nil || token != 33 || hold.Call().Payout != payout {
+			t.Errorf("held %+v, token %d, %v", hold.Call(), token, err)
+		}
+	}
+	if _, err := (gate.Call{Token: "x.33"}).Number(); err == nil {
+		t.Error("x.33 is a token")
+	}
+	if token, err := (gate.Call{Token: "33.key.hash.signature"}).Number(); err != nil || token != 33 {
+		t.Errorf("signed: %d, %v", token, err)
+	}
+	if got := (gate.Answer{Status: http.StatusBadGateway}).Code(); got != "Bad Gateway" {
+		t.Errorf("no answer is %q", got)
 	}
 }
 

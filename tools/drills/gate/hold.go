@@ -1,25 +1,14 @@
 package gate
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"net/http"
 	"sync"
 )
 
 // ErrDropped: the call was dropped, or its gate closed.
 var ErrDropped = errors.New("the call was dropped")
-
-// Answer is what the service said to a held call.
-type Answer struct {
-	// Status is the HTTP status; 502 where the service did not answer.
-	Status int
-	// Body is JSON for an error, else a message in the encoding of the call.
-	Body []byte
-}
 
 // Hold keeps one call back.
 type Hold struct {
@@ -28,6 +17,7 @@ type Hold struct {
 
 	once    sync.Once
 	taken   bool // guarded by the gate's mu
+	call    Call // written before reached is closed
 	reached chan struct{}
 	letGo   chan struct{}
 	dropped bool // written before letGo is closed
@@ -44,6 +34,9 @@ func newHold(match func(Call) bool, answer bool) *Hold {
 
 // Reached is closed when a call is being kept.
 func (h *Hold) Reached() <-chan struct{} { return h.reached }
+
+// Call is what is being kept, after [Hold.Reached].
+func (h *Hold) Call() Call { return h.call }
 
 // Let lets the call go on its way, now or when it comes. What was dropped stays so.
 func (h *Hold) Let() { h.end(false) }
@@ -78,7 +71,7 @@ func (h *Hold) take(c Call) bool {
 	if h.taken || !h.match(c) {
 		return false
 	}
-	h.taken = true
+	h.taken, h.call = true, c
 	return true
 }
 
@@ -87,34 +80,4 @@ func (h *Hold) keep() bool {
 	close(h.reached)
 	<-h.letGo
 	return !h.dropped
-}
-
-// answer is a response that is kept in memory.
-type answer struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-// Header implements http.ResponseWriter.
-func (a *answer) Header() http.Header { return a.header }
-
-// WriteHeader implements http.ResponseWriter.
-func (a *answer) WriteHeader(status int) {
-	if a.status == 0 && status >= http.StatusOK {
-		a.status = status
-	}
-}
-
-// Write implements http.ResponseWriter.
-func (a *answer) Write(b []byte) (int, error) {
-	a.WriteHeader(http.StatusOK)
-	return a.body.Write(b) //nolint:wrapcheck // A buffer does not fail.
-}
-
-// copyTo hands the response on. Its receiver may be gone.
-func (a *answer) copyTo(w http.ResponseWriter) {
-	maps.Copy(w.Header(), a.header)
-	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body.Bytes())
 }
