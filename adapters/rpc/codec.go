@@ -15,8 +15,9 @@ type strictJSON struct{ name string }
 
 var errNotProto = errors.New("not a protobuf message")
 
-// strictCodecs covers both names under which Connect looks for JSON.
-func strictCodecs() connect.HandlerOption {
+// StrictJSON makes a handler, also one of another service, refuse unknown fields in JSON. It covers both names under
+// which Connect looks for JSON.
+func StrictJSON() connect.HandlerOption {
 	return connect.WithHandlerOptions(
 		connect.WithCodec(strictJSON{name: "json"}),
 		connect.WithCodec(strictJSON{name: "json; charset=utf-8"}),

@@ -107,7 +107,7 @@ func New(cfg Config) *Handler {
 	options := connect.WithHandlerOptions(
 		connect.WithReadMaxBytes(cfg.Limits.MessageBytes),
 		connect.WithCompressMinBytes(compressFrom),
-		strictCodecs(),
+		StrictJSON(),
 		connect.WithInterceptors(edge{}),
 		connect.WithRecover(func(ctx context.Context, spec connect.Spec, _ http.Header, value any) error {
 			cfg.Panicked(ctx, spec.Procedure, value, debug.Stack())

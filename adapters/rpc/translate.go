@@ -74,6 +74,10 @@ func translate(ctx context.Context, err error) error {
 	return wire //nolint:wrapcheck // this is the wire's form
 }
 
+// Translate turns an error into what crosses the wire, for services of others: errors of the closed set by the one table, all else into
+// internal. ctx is the caller's.
+func Translate(ctx context.Context, err error) error { return translate(ctx, err) }
+
 // plainError is an error that is about the transport, and so has no detail.
 func plainError(status connect.Code, message string) error {
 	return connect.NewError(status, errors.New(message)) //nolint:wrapcheck // this is the wire's form
