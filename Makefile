@@ -23,7 +23,7 @@ TOOL = $(DEV)/$(1)
 .PHONY: help
 help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The URL goes by the environment: arguments can be seen by everybody on the machine.
 ifdef BACKEND
@@ -36,6 +36,13 @@ endif
 .PHONY: run
 run: ## Start a lock server on 127.0.0.1:8470 with an embedded etcd under ./fencelock-data (or BACKEND=postgres POSTGRES_URL=postgres://…).
 	go run ./apps/lockserver
+
+# Where the demo and the drills keep their locks; their PostgreSQL is found as that of the tests is.
+DRILL_BACKEND := $(or $(BACKEND),etcd)
+
+.PHONY: demo
+demo: ## Run the whole payout system once, 500 payouts by three executors, and judge it (or BACKEND=postgres).
+	go run ./tools/drills/drill demo -backend=$(DRILL_BACKEND)
 
 .PHONY: build
 build: ## Build the programs into bin/.
@@ -55,6 +62,17 @@ test-module: ## Run the tests of one module as it stands alone (MODULE=adapters/
 .PHONY: e2e
 e2e: images-if-docker ## Run the tests that start the real programs.
 	go test $(TESTFLAGS) ./apps/... ./tools/drills/...
+
+# Runs of each position of the switches.
+RUNS ?= 20
+
+.PHONY: fencing-experiment
+fencing-experiment: ## Freeze an executor past its lease with calls on their way, in all positions of both fences (BACKEND=postgres, RUNS=20).
+	go run ./tools/drills/drill experiment -backend=$(DRILL_BACKEND) -runs=$(RUNS)
+
+.PHONY: outage-drill
+outage-drill: ## Take the lock server away for 30 s under load, by SIGTERM and by SIGKILL (BACKEND=postgres).
+	go run ./tools/drills/drill outage -backend=$(DRILL_BACKEND)
 
 # What the report does with the document: -check or -write.
 PARITY_DOCUMENT := -check

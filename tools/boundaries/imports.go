@@ -96,6 +96,7 @@ func allowances() []allowance {
 			module:   "tools/drills",
 			siblings: []string{"core", "contracts/api", "adapters/client", "tools/testenv"},
 			external: []string{connect, protobuf, grpc, client},
+			tests:    []string{"github.com/jackc/pgx/v5"},
 		},
 		{
 			module:   "tools/bench",

@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/core/lock"
@@ -213,12 +214,19 @@ func (l *Lab) delivered(ctx context.Context, subjects []*subject) {
 	}
 }
 
-// refuser is the resource that refused the payout to an executor, as that says in its log.
+// refuser is the resource that refused the payout to an executor, as that says in its log: the step at which it stopped.
 func refuser(x *stack.Executor, payout string) string {
 	for _, line := range stack.Lines(x.Output()) {
-		if line.Event == "fenced_out" && line.Payout == payout {
-			return line.Resource
+		if line.Event != "fenced_out" || line.Payout != payout {
+			continue
 		}
+		switch {
+		case strings.HasPrefix(line.Error, "submit payout"), strings.HasPrefix(line.Error, "look up submission"):
+			return byRail
+		case strings.HasPrefix(line.Error, "post payout"):
+			return byLedger
+		}
+		return byAccount
 	}
 	return ""
 }

@@ -26,12 +26,12 @@ type Call struct {
 	Token string
 }
 
-// tokenHeader carries the token.
-const tokenHeader = "Fencelock-Token"
+// TokenHeader is the header that carries the token.
+const TokenHeader = "Fencelock-Token"
 
 // read takes a request apart. One that cannot be read names no payout.
 func read(r *http.Request, body []byte) Call {
-	call := Call{Method: path.Base(r.URL.Path), Token: r.Header.Get(tokenHeader)}
+	call := Call{Method: path.Base(r.URL.Path), Token: r.Header.Get(TokenHeader)}
 	switch call.Method {
 	case "Submit":
 		call.Payout = parse(r, body, &v1.SubmitRequest{}).GetPayout()

@@ -34,34 +34,33 @@ func (s *Stack) Evidence(ctx context.Context) (e judge.Evidence, err error) {
 	if e.Transfers, err = s.Transfers(ctx); err != nil {
 		return e, err
 	}
-	if err := s.readOn(ctx); err != nil {
-		return e, err
-	}
-	var printed string
 	for _, run := range s.locks {
-		printed += run.Output() + "\n"
+		if err := s.readOn(ctx, run); err != nil {
+			return e, err
+		}
+		granted, released := grants(run.server, Lines(run.Output()))
+		e.Grants, e.Releases = append(e.Grants, granted...), append(e.Releases, released...)
 	}
-	e.Grants, e.Releases = grants("lockserver", Lines(printed))
 	for _, x := range s.executors {
 		e.Uses = append(e.Uses, uses(Lines(x.Output()))...)
 	}
 	return e, nil
 }
 
-// readOn waits until everything is read that the lock server has printed so far: a line of now comes after it.
-func (s *Stack) readOn(ctx context.Context) error {
+// readOn waits until everything is read that a lock server has printed so far: a line of now comes after it.
+func (s *Stack) readOn(ctx context.Context, run lockRun) error {
 	select {
-	case <-s.Lock.Exited():
+	case <-run.Exited():
 		return nil
 	default:
 	}
 	mark := "reader-" + rand.Text()
-	sessions := fencelockv1connect.NewSessionServiceClient(s.client, s.Lock.URL())
+	sessions := fencelockv1connect.NewSessionServiceClient(s.client, run.url)
 	opened, err := sessions.OpenSession(ctx, connect.NewRequest(&fencelockv1.OpenSessionRequest{Owner: mark}))
 	if err != nil {
 		return fmt.Errorf("open session: %w", err)
 	}
-	s.Lock.AwaitOutput(s.t, mark)
+	run.AwaitOutput(s.t, mark)
 	_, err = sessions.CloseSession(ctx, connect.NewRequest(&fencelockv1.CloseSessionRequest{SessionId: opened.Msg.GetSession().GetId()}))
 	if err != nil {
 		return fmt.Errorf("close session: %w", err)

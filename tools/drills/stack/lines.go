@@ -19,7 +19,6 @@ type Line struct {
 	Token     lock.Token `json:"token"`
 	Payout    string     `json:"payout"`
 	Account   string     `json:"account"`
-	Resource  string     `json:"resource"`
 	Error     string     `json:"error"`
 }
 

@@ -3,12 +3,16 @@ package stack
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"connectrpc.com/connect"
 
 	v1 "github.com/fencelock/fencelock/contracts/api/fencelock/payments/v1"
+	fencelockv1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
+	"github.com/fencelock/fencelock/contracts/api/fencelock/v1/fencelockv1connect"
 	"github.com/fencelock/fencelock/core/lock"
+	"github.com/fencelock/fencelock/tools/drills/gate"
 	"github.com/fencelock/fencelock/tools/drills/judge"
 )
 
@@ -160,4 +164,26 @@ func (s *Stack) Submissions(ctx context.Context) ([]judge.Submission, error) {
 			return all, nil
 		}
 	}
+}
+
+// Claim claims a payout under a token, as a holder of the account's lock would.
+func (s *Stack) Claim(ctx context.Context, id, account string, token lock.Token) error {
+	req := connect.NewRequest(&v1.ClaimRequest{Id: id, Account: account})
+	req.Header().Set(gate.TokenHeader, strconv.FormatInt(int64(token), 10))
+	if _, err := s.payments.Claim(ctx, req); err != nil {
+		return fmt.Errorf("claim payout %s: %w", id, err)
+	}
+	return nil
+}
+
+// RaiseFloor has the lock server grant only tokens above the number from now on, as an operator would.
+func (s *Stack) RaiseFloor(ctx context.Context, above lock.Token) error {
+	admin := fencelockv1connect.NewAdminServiceClient(s.client, s.Lock.URL())
+	_, err := admin.RaiseTokenFloor(ctx, connect.NewRequest(&fencelockv1.RaiseTokenFloorRequest{
+		Above: int64(above), Operator: "drill", Reason: "tokens of another store are in use",
+	}))
+	if err != nil {
+		return fmt.Errorf("raise floor: %w", err)
+	}
+	return nil
 }

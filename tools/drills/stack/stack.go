@@ -55,7 +55,7 @@ type Stack struct {
 	client    *http.Client
 	payments  paymentsv1connect.PaymentServiceClient
 	rail      paymentsv1connect.RailServiceClient
-	locks     []*drills.Process // every run of the lock server
+	locks     []lockRun
 	executors []*Executor
 }
 
@@ -69,7 +69,7 @@ func Start(t drills.T, programs *drills.Programs, o Options) *Stack {
 		store = drills.Postgres
 	}
 	s.Lock = programs.StartServer(t, store(t))
-	s.locks = append(s.locks, s.Lock.Process)
+	s.note("lockserver", s.Lock)
 	s.startBank()
 	s.startProxy(o)
 	s.startPayment(o)
@@ -161,7 +161,27 @@ func (s *Stack) open(to *Service) *gate.Gate {
 func (s *Stack) RestartLock() {
 	s.t.Helper()
 	s.Lock.Restart(s.t)
-	s.locks = append(s.locks, s.Lock.Process)
+	s.note("lockserver", s.Lock)
+}
+
+// lockRun is one run of a lock server: what it prints goes on where the run before has ended.
+type lockRun struct {
+	*drills.Process
+
+	server, url string
+}
+
+func (s *Stack) note(name string, server *drills.Server) {
+	s.locks = append(s.locks, lockRun{server.Process, name, server.URL()})
+}
+
+// ReplaceLock starts a lock server over an empty store of its own, whose grants know nothing of those before, and makes it the
+// one that executors are told of from now on. name is whose its log lines are in the evidence: "lockserver" if it takes the place
+// of the first, which must have ended.
+func (s *Stack) ReplaceLock(name string) {
+	s.t.Helper()
+	s.Lock = s.programs.StartServer(s.t, drills.Embedded(s.t))
+	s.note(name, s.Lock)
 }
 
 // Services are what serves besides the lock server and the executors, those first that use the others.
