@@ -164,7 +164,9 @@ func newDoors(lc fx.Lifecycle, stop fx.Shutdowner, cfg config.Config, handler *r
 }
 
 // drain tells the clients to move, lets what is in flight end, and closes the public door. Sessions stay alive.
-func drain(ctx context.Context, limit time.Duration, handler *rpc.Handler, svc *service.Service, public *endpoint.Endpoint, logger *slog.Logger) {
+func drain(
+	ctx context.Context, limit time.Duration, handler *rpc.Handler, svc *service.Service, public *endpoint.Endpoint, logger *slog.Logger,
+) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	logger.InfoContext(ctx, "draining")

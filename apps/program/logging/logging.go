@@ -25,7 +25,7 @@ func (c *Config) Declare(fs *pflag.FlagSet) {
 }
 
 // Check names the key whose value cannot be.
-func (c Config) Check() error {
+func (c *Config) Check() error {
 	if _, err := c.level(); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (c Config) Check() error {
 	return nil
 }
 
-func (c Config) level() (slog.Level, error) {
+func (c *Config) level() (slog.Level, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
 		return level, fmt.Errorf("log.level: %q is none of debug, info, warn, error", c.Level)
@@ -45,7 +45,7 @@ func (c Config) level() (slog.Level, error) {
 
 // Logger logs to w. Errors of drivers may have several lines, and quote what they were given: an error in a log is one line,
 // without passwords. What [Config.Check] refuses means the default.
-func (c Config) Logger(w io.Writer) *slog.Logger {
+func (c *Config) Logger(w io.Writer) *slog.Logger {
 	level, _ := c.level()
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if err, ok := a.Value.Any().(error); ok {

@@ -12,7 +12,7 @@ import (
 func TestLevelAndFormat(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	logger := logging.Config{Level: "warn", Format: "text"}.Logger(&out)
+	logger := (&logging.Config{Level: "warn", Format: "text"}).Logger(&out)
 	logger.Info("quiet")
 	logger.Warn("loud")
 	if text := out.String(); strings.Contains(text, "quiet") || !strings.Contains(text, "msg=loud") {
@@ -29,8 +29,8 @@ func TestErrorsAreOneLineWithoutPasswords(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"json", "text"} {
 		var out bytes.Buffer
-		logger := logging.Config{Level: "info", Format: format}.Logger(&out)
-		logger.Error("failed", "error", errors.New("failed:\n\tpostgres://app:hunter2@db: refused\n"))
+		logger := (&logging.Config{Level: "info", Format: format}).Logger(&out)
+		logger.Error("failed", "error", errors.New("failed:\n\tpostgres://app:hunter2@db: refused"))
 		if text := out.String(); !strings.Contains(text, `"failed: postgres://xxxxx@db: refused"`) {
 			t.Errorf("log %s", text)
 		}

@@ -142,7 +142,7 @@ func TestAnArgumentThatIsNoFlagIsTold(t *testing.T) {
 func TestWhatIsPrintedReadsBack(t *testing.T) {
 	t.Parallel()
 	want := payments{URL: `a "quoted": one`, Servers: []string{"x:1", "y:2"}, Timeout: time.Minute, Count: -1, Share: 0.25}
-	show := func(key, value string) string { return strings.TrimPrefix(value, "secret ") }
+	show := func(_, value string) string { return strings.TrimPrefix(value, "secret ") }
 	var out bytes.Buffer
 	hidden := want
 	hidden.URL = "secret " + want.URL
