@@ -41,13 +41,13 @@ func allowances() []allowance {
 		{module: "contracts/api", external: []string{connect, protobuf}},
 		{
 			module:   "adapters/etcd",
-			siblings: []string{domain, "core/port", "core/clock", "core/feed", "core/watermark"},
+			siblings: []string{domain, "core/fence", "core/port", "core/clock", "core/feed", "core/watermark"},
 			external: []string{client, api, grpc, zap, "github.com/coreos/go-semver"},
 			tests:    []string{"core", "contracts/parity", "tools/testenv"},
 		},
 		{
 			module:   "adapters/postgres",
-			siblings: []string{domain, "core/port", "core/feed", "core/watermark"},
+			siblings: []string{domain, "core/fence", "core/port", "core/feed", "core/watermark"},
 			external: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3"},
 			tests:    []string{"core", "contracts/parity", "tools/testenv"},
 		},
