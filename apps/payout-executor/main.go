@@ -1,4 +1,20 @@
 // Command payout-executor executes payouts, each under the fenced lock of its account.
+//
+//	payout-executor [--config FILE] [--KEY=VALUE ...]    execute payouts until SIGTERM or SIGINT
+//	payout-executor config [...]                         print the configuration that would be used
+//	payout-executor version                              print the version
 package main
 
-func main() {}
+import (
+	"github.com/fencelock/fencelock/apps/payout-executor/config"
+	"github.com/fencelock/fencelock/apps/payout-executor/internal/executor"
+	"github.com/fencelock/fencelock/apps/program"
+)
+
+func main() { payoutExecutor().Main() }
+
+func payoutExecutor() program.Program[config.Config] {
+	return program.Program[config.Config]{
+		Name: "payout-executor", Load: config.Load, Usage: config.Usage, Graph: executor.Graph,
+	}
+}

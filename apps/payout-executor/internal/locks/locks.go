@@ -20,22 +20,36 @@ type Locks struct {
 	client *client.Client
 	owner  string
 	ttl    time.Duration
+	// accepting ends with [Locks.Drain]: no more locks from then on.
+	accepting context.Context //nolint:containedctx // a part of this type's life
+	drain     context.CancelFunc
 
-	// opening lets one caller at a time open a session.
-	opening chan struct{}
 	mu      sync.Mutex
 	session *client.Session
-	closed  bool
+	// opening is the attempt to open a session that is under way; who needs one waits for it.
+	opening *attempt
+}
+
+// attempt is one opening of a session. Its result is there once done is closed.
+type attempt struct {
+	done    chan struct{}
+	session *client.Session
+	err     error
 }
 
 // New returns the locks of the client, which stays the caller's to close. owner says who asks, for people and logs; ttl is that of
 // the session.
 func New(c *client.Client, owner string, ttl time.Duration) *Locks {
-	return &Locks{client: c, owner: owner, ttl: ttl, opening: make(chan struct{}, 1)}
+	l := &Locks{client: c, owner: owner, ttl: ttl}
+	l.accepting, l.drain = context.WithCancel(context.Background()) // until Drain
+	return l
 }
 
 // TryAcquire implements [payout.Locks].
 func (l *Locks) TryAcquire(ctx context.Context, account string) (payout.Lock, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.accepting, cancel)()
 	s, err := l.live(ctx)
 	if err != nil {
 		return nil, err
@@ -62,12 +76,20 @@ func (l *Locks) Ping(ctx context.Context) error {
 	return nil
 }
 
+// Drain ends the asking for locks. What is held stays so.
+func (l *Locks) Drain() { l.drain() }
+
 // Close ends the session and what is held under it. Work that the locks protect must have ended.
 func (l *Locks) Close(ctx context.Context) error {
+	l.drain()
 	l.mu.Lock()
-	s := l.session
-	l.session, l.closed = nil, true
+	s, opening := l.session, l.opening
+	l.session = nil
 	l.mu.Unlock()
+	if opening != nil {
+		<-opening.done
+		s = opening.session
+	}
 	if s == nil {
 		return nil
 	}
@@ -77,50 +99,35 @@ func (l *Locks) Close(ctx context.Context) error {
 
 // live returns a session that is not over, as far as anybody here knows.
 func (l *Locks) live(ctx context.Context) (*client.Session, error) {
-	if s, err := l.current(); s != nil || err != nil {
-		return s, err
+	l.mu.Lock()
+	if s := l.session; s != nil && s.Err() == nil {
+		l.mu.Unlock()
+		return s, nil
+	}
+	if l.opening == nil && l.accepting.Err() == nil {
+		l.opening = &attempt{done: make(chan struct{})}
+		go l.open(l.opening)
+	}
+	opening := l.opening
+	l.mu.Unlock()
+	if opening == nil {
+		return nil, &lock.Error{Code: lock.CodeInvalid, Message: "no more locks are asked for"}
 	}
 	select {
-	case l.opening <- struct{}{}:
-		defer func() { <-l.opening }()
+	case <-opening.done:
+		return opening.session, opening.err
 	case <-ctx.Done():
 		return nil, lock.Contention("the call was given up", false, context.Cause(ctx))
 	}
-	if s, err := l.current(); s != nil || err != nil {
-		return s, err
-	}
-	s, err := l.client.OpenSession(ctx, l.owner, client.WithTTL(l.ttl))
-	if err != nil {
-		return nil, err
-	}
-	return s, l.keep(ctx, s)
 }
 
-func (l *Locks) current() (*client.Session, error) {
+// open makes an attempt, which the client bounds in time.
+func (l *Locks) open(a *attempt) {
+	a.session, a.err = l.client.OpenSession(l.accepting, l.owner, client.WithTTL(l.ttl))
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return nil, errClosed()
-	}
-	if l.session != nil && l.session.Err() == nil {
-		return l.session, nil
-	}
-	return nil, nil
-}
-
-// keep makes s the session, unless it came too late.
-func (l *Locks) keep(ctx context.Context, s *client.Session) error {
-	l.mu.Lock()
-	closed := l.closed
-	if !closed {
-		l.session = s
-	}
+	l.session, l.opening = a.session, nil
 	l.mu.Unlock()
-	if closed {
-		_, _ = s.Close(context.WithoutCancel(ctx)) // it would die by itself
-		return errClosed()
-	}
-	return nil
+	close(a.done)
 }
 
 // forget makes the next caller open a new session: the service says that this one is dead.
@@ -131,8 +138,6 @@ func (l *Locks) forget(s *client.Session) {
 		l.session = nil
 	}
 }
-
-func errClosed() error { return &lock.Error{Code: lock.CodeInvalid, Message: "the locks are closed"} }
 
 // held is a lock of the SDK.
 type held struct{ *client.Lock }

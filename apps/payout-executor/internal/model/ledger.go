@@ -64,13 +64,20 @@ func (w *World) listTransfers(rw http.ResponseWriter, _ *http.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	type transfer struct {
+		ID          string `json:"id"`
 		Reference   string `json:"reference"`
-		Amount      int64  `json:"amount,string"`
+		Amount      int64  `json:"amount"`
 		Destination string `json:"destination"`
+		Status      string `json:"status"`
 	}
 	found := []transfer{}
 	for _, t := range w.transfers {
-		found = append(found, transfer{Reference: t.Payout, Amount: t.Amount, Destination: t.Destination})
+		found = append(found, transfer{"tr-" + t.Payout, t.Payout, t.Amount, t.Destination, "executed"})
+	}
+	for _, s := range w.submissions {
+		if s.GetOutcome() == v1.SubmissionOutcome_SUBMISSION_OUTCOME_REJECTED {
+			found = append(found, transfer{"tr-" + s.GetPayout(), s.GetPayout(), s.GetAmount(), s.GetDestination(), "declined"})
+		}
 	}
 	rw.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(rw).Encode(map[string]any{"transfers": found})

@@ -60,7 +60,7 @@ func (s *payments) GetPayout(
 	return carry(s.w, call, func() (*v1.GetPayoutResponse, error) {
 		p := s.w.payout(req.Msg.GetId())
 		if p == nil {
-			return nil, notFound()
+			return nil, NotFound()
 		}
 		return &v1.GetPayoutResponse{Payout: proto.CloneOf(p), Account: s.w.accounts[p.GetAccount()].message()}, nil
 	})
@@ -201,7 +201,7 @@ func (w *World) find(id, accountID string, t int64) (*v1.Payout, *account, error
 	}
 	p := w.payout(id)
 	if p == nil || p.GetAccount() != accountID || w.accounts[accountID] == nil {
-		return nil, nil, notFound()
+		return nil, nil, NotFound()
 	}
 	return p, w.accounts[accountID], nil
 }

@@ -175,7 +175,8 @@ func refusal(status connect.Code, code v1.ErrorCode, state v1.PayoutState) error
 	return detailed(status, code.String(), &v1.ErrorDetail{Code: code, State: state})
 }
 
-func notFound() error {
+// NotFound is the answer about what there is not.
+func NotFound() error {
 	return refusal(connect.CodeNotFound, v1.ErrorCode_ERROR_CODE_NOT_FOUND, v1.PayoutState_PAYOUT_STATE_UNSPECIFIED)
 }
 
