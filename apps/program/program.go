@@ -68,6 +68,9 @@ type Command[C Config] struct {
 	Check func(cfg C) error
 	// Run does it, until ctx ends at the latest, and returns what to say about it.
 	Run func(ctx context.Context, cfg C) (done string, err error)
+	// Main, if set, stands for Check and Run: the command reads its arguments itself, says what it has to say, and returns the
+	// exit code. ctx ends with a signal.
+	Main func(ctx context.Context, args, env []string, stdout, stderr io.Writer) int
 }
 
 // Main is the main function of the program. It does not return.
@@ -94,6 +97,11 @@ func (p Program[C]) Run(args, env []string, stdout, stderr io.Writer, signals <-
 		p.complain(stderr, fmt.Errorf("unknown command %q; there are %s and %s",
 			command, strings.Join(names[:len(names)-1], ", "), names[len(names)-1]))
 		return ExitConfig
+	}
+	if own := p.own(command); own != nil {
+		ctx, cancel := ending(signals)
+		defer cancel()
+		return own(ctx, rest, env, stdout, stderr)
 	}
 	cfg, err := p.Load(rest, env)
 	if errors.Is(err, settings.ErrHelp) {
@@ -124,6 +132,29 @@ func (p Program[C]) commands() []string {
 		names = append(names, c.Name)
 	}
 	return append(names, "version")
+}
+
+// own is the main function of a command that has one.
+func (p Program[C]) own(name string) func(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
+	for _, c := range p.Commands {
+		if c.Name == name {
+			return c.Main
+		}
+	}
+	return nil
+}
+
+// ending is a context that the first signal ends.
+func ending(signals <-chan os.Signal) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-signals:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
 // misplaced explains the error about a command that does not stand first.

@@ -117,6 +117,27 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// TestACommandMayReadItsOwnArguments: it decides about output and exit code, and a signal ends its context.
+func TestACommandMayReadItsOwnArguments(t *testing.T) {
+	t.Parallel()
+	p := kettle(fx.Hook{})
+	p.Commands = append(p.Commands, program.Command[config]{
+		Name: "brew",
+		Main: func(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
+			_, _ = io.WriteString(stdout, strings.Join(args, " "))
+			_, _ = io.WriteString(stderr, strings.Join(env, " "))
+			<-ctx.Done()
+			return 42
+		},
+	})
+	signals := make(chan os.Signal, 1)
+	signals <- syscall.SIGTERM
+	code, out, errs := run(p, signals, "brew", "--strong", "green")
+	if code != 42 || out != "--strong green" || errs != "" {
+		t.Errorf("code %d, it says %q and %q", code, out, errs)
+	}
+}
+
 func TestASignalDrains(t *testing.T) {
 	t.Parallel()
 	signals, stopped := make(chan os.Signal), false
