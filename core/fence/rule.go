@@ -68,5 +68,5 @@ func Check(resource string, token lock.Token, rule Rule) error {
 	if !utf8.ValidString(resource) {
 		return lock.Invalid("resource", "must be valid UTF-8")
 	}
-	return lock.CheckToken(token) //nolint:wrapcheck // of the closed set
+	return lock.CheckToken(token)
 }

@@ -20,24 +20,24 @@ func privateKey(b byte) ed25519.PrivateKey {
 
 func publicKey(b byte) ed25519.PublicKey { return privateKey(b).Public().(ed25519.PublicKey) }
 
-func verifier(t testing.TB, seeds ...byte) *fence.Verifier {
-	t.Helper()
+func verifier(tb testing.TB, seeds ...byte) *fence.Verifier {
+	tb.Helper()
 	keys := []ed25519.PublicKey{}
 	for _, b := range seeds {
 		keys = append(keys, publicKey(b))
 	}
 	v, err := fence.NewVerifier(keys...)
 	if err != nil {
-		t.Fatalf("make verifier: %v", err)
+		tb.Fatalf("make verifier: %v", err)
 	}
 	return v
 }
 
-func key(t testing.TB, namespace, name string) lock.Key {
-	t.Helper()
+func key(tb testing.TB, namespace, name string) lock.Key {
+	tb.Helper()
 	k, err := lock.NewKey(namespace, name)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return k
 }

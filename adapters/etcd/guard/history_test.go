@@ -64,7 +64,7 @@ func (p *place) history(t *testing.T, name string) []note {
 	for r := range p.client.Watch(t.Context(), p.prefix+name, clientv3.WithRev(resp.Kvs[0].GetCreateRevision())) {
 		for _, ev := range r.Events {
 			var n note
-			if _, err := fmt.Sscanf(string(ev.Kv.GetValue()), "%d %s", &n.token, &n.rule); err != nil {
+			if _, err := fmt.Sscanf(string(ev.GetKv().GetValue()), "%d %s", &n.token, &n.rule); err != nil {
 				t.Fatal(err)
 			}
 			notes = append(notes, n)

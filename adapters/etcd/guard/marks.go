@@ -57,7 +57,7 @@ func (m *Marks) commit(
 	ctx context.Context, resource string, token lock.Token, rule fence.Rule, operations []clientv3.Op,
 ) (*clientv3.TxnResponse, fence.Verdict, error) {
 	if err := fence.Check(resource, token, rule); err != nil {
-		return nil, fence.Verdict{}, err //nolint:wrapcheck // of the closed set
+		return nil, fence.Verdict{}, err
 	}
 	key := m.prefix + resource
 	read, raise := clientv3.OpGet(key), slices.Concat(operations, []clientv3.Op{clientv3.OpPut(key, encode(token))})

@@ -60,6 +60,7 @@ func (p *place) goThrough(t *testing.T, s shape, ask func(step) (fence.Verdict, 
 }
 
 func (p *place) inTransaction(t *testing.T, s shape) func(step) (fence.Verdict, error) {
+	t.Helper()
 	return func(st step) (v fence.Verdict, err error) {
 		err = pgx.BeginFunc(t.Context(), p.pool, func(tx pgx.Tx) error {
 			v, err = s.advance(t.Context(), tx, s.resource, st.token, st.rule)

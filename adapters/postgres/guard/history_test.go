@@ -64,6 +64,7 @@ func (p *place) crowd(t *testing.T, s shape, level pgx.TxIsoLevel) {
 
 // write tries until it is told what became of it.
 func (p *place) write(t *testing.T, s shape, level pgx.TxIsoLevel, token lock.Token, rule fence.Rule, claim bool) error {
+	t.Helper()
 	for {
 		err := pgx.BeginTxFunc(t.Context(), p.pool, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
 			if err := fence.New(s.marks.In(tx)).AdmitBy(t.Context(), rule, s.resource, token); err != nil {

@@ -106,7 +106,7 @@ type water struct {
 // Advance implements [fence.HighWater]. Highest of a refusal is the mark a moment later.
 func (w *water) Advance(ctx context.Context, resource string, token lock.Token, rule fence.Rule) (fence.Verdict, error) {
 	if err := fence.Check(resource, token, rule); err != nil {
-		return fence.Verdict{}, err //nolint:wrapcheck // of the closed set
+		return fence.Verdict{}, err
 	}
 	tag, err := w.db.Exec(ctx, w.marks.advance[rule], resource, int64(token))
 	switch {

@@ -105,9 +105,9 @@ func open(t *testing.T, url string, mode pgx.QueryExecMode) *pgxpool.Pool {
 	return pool
 }
 
-func (p *place) exec(t *testing.T, sql string, args ...any) {
+func (p *place) exec(t *testing.T, sql string) {
 	t.Helper()
-	if _, err := p.pool.Exec(t.Context(), sql, args...); err != nil {
+	if _, err := p.pool.Exec(t.Context(), sql); err != nil {
 		t.Fatalf("execute %q: %v", sql, err)
 	}
 }

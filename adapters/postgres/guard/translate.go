@@ -41,7 +41,8 @@ func unsent(err error) bool {
 	return connecting || pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
 }
 
-// translateAnswer judges an error that the database sent. Only one that ends the connection leaves it open whether the statement was committed.
+// translateAnswer judges an error that the database sent. Only one that ends the connection leaves it open whether the
+// statement was committed.
 func translateAnswer(err error, answer *pgconn.PgError, alone bool) error {
 	e := lock.Contention("the marks could not be asked", alone && answer.SeverityUnlocalized != "ERROR", err)
 	switch answer.Code {
