@@ -169,10 +169,10 @@ func (s *attached) flush(out *sender) {
 
 // tell queues an event and those behind it, for one frame.
 func (s *attached) tell(event service.SessionEvent, news <-chan service.SessionEvent) {
-	s.out.tell(sessionEvent(event))
+	s.out.tell(s.calls.holder.event(event))
 	for range len(news) {
 		if event, open := <-news; open {
-			s.out.tell(sessionEvent(event))
+			s.out.tell(s.calls.holder.event(event))
 		}
 	}
 }

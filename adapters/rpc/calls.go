@@ -15,6 +15,7 @@ import (
 // calls carries out what both the unary methods and the operations of Attach ask for.
 type calls struct {
 	service Service
+	holder  holder
 	// defaultLease is for acquires that name none.
 	defaultLease time.Duration
 }
@@ -38,7 +39,7 @@ func (c calls) heartbeat(
 	}
 	answer := &fencelockv1.HeartbeatResponse{Remaining: durationpb.New(result.Remaining)}
 	if result.Differs {
-		answer.Held = heldGrants(result.Held)
+		answer.Held = c.holder.grants(result.Held)
 	}
 	return answer, nil
 }
@@ -72,7 +73,7 @@ func (c calls) acquire(ctx context.Context, req *fencelockv1.AcquireRequest) (*f
 	if err != nil {
 		return nil, err
 	}
-	return acquireOutcome(result), nil
+	return c.holder.acquired(result), nil
 }
 
 func (c calls) abandon(ctx context.Context, req *fencelockv1.AbandonRequest) (*fencelockv1.AbandonResponse, error) {
@@ -108,7 +109,7 @@ func (c calls) extend(ctx context.Context, req *fencelockv1.ExtendRequest) (*fen
 	if err != nil {
 		return nil, err
 	}
-	return &fencelockv1.ExtendResponse{Grant: grantForHolder(grant)}, nil
+	return &fencelockv1.ExtendResponse{Grant: c.holder.grant(grant)}, nil
 }
 
 func (c calls) release(ctx context.Context, req *fencelockv1.ReleaseRequest) (*fencelockv1.ReleaseResponse, error) {

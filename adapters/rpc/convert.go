@@ -30,36 +30,6 @@ func grantForAnyone(g lock.Grant) *fencelockv1.Grant {
 	return wire
 }
 
-// grantForHolder is a grant in an answer to the session that holds it.
-func grantForHolder(g lock.Grant) *fencelockv1.Grant {
-	wire := grantForAnyone(g)
-	wire.RequestId = string(g.RequestID)
-	return wire
-}
-
-func heldGrants(grants []lock.Grant) *fencelockv1.HeldGrants {
-	held := &fencelockv1.HeldGrants{Grants: make([]*fencelockv1.Grant, len(grants))}
-	for i, g := range grants {
-		held.Grants[i] = grantForHolder(g)
-	}
-	return held
-}
-
-func acquireOutcome(r service.AcquireResult) *fencelockv1.AcquireResponse {
-	if r.Granted {
-		grant := grantForHolder(r.Grant)
-		grant.Waited = durationpb.New(r.Waited)
-		return &fencelockv1.AcquireResponse{Outcome: &fencelockv1.AcquireResponse_Grant{Grant: grant}}
-	}
-	return &fencelockv1.AcquireResponse{Outcome: &fencelockv1.AcquireResponse_Held{Held: &fencelockv1.Held{
-		Owner:       string(r.Holder.Owner),
-		Token:       int64(r.Holder.Token),
-		AcquiredAt:  moment(r.Holder.AcquiredAt),
-		Waiters:     count(r.Waiters),
-		SessionHash: r.Holder.Session.Hash(),
-	}}}
-}
-
 func inspection(i service.Inspection) *fencelockv1.InspectResponse {
 	wire := &fencelockv1.InspectResponse{Held: i.Held, Waiters: count(i.Waiters), Floor: int64(i.Floor)}
 	if i.Held {
@@ -101,27 +71,6 @@ func revocation(r lock.Revocation) *fencelockv1.Revocation {
 		PreviousToken:       int64(r.PreviousToken),
 		Floor:               int64(r.Floor),
 	}
-}
-
-// sessionEvent is news for a client that has presented the session's id.
-func sessionEvent(e service.SessionEvent) *fencelockv1.SessionEvent {
-	wire := &fencelockv1.SessionEvent{SessionId: e.Session.Reveal()}
-	switch e.Kind {
-	case service.GrantLost:
-		wire.Event = &fencelockv1.SessionEvent_GrantLost{GrantLost: &fencelockv1.GrantLost{
-			Namespace: e.Key.Namespace(),
-			Key:       e.Key.Name(),
-			Token:     int64(e.Token),
-			Reason:    lossReason(e.Reason),
-		}}
-	case service.SessionDead:
-		wire.Event = &fencelockv1.SessionEvent_SessionDead{SessionDead: &fencelockv1.SessionDead{}}
-	case service.Draining:
-		wire.Event = &fencelockv1.SessionEvent_Draining{Draining: &fencelockv1.Draining{}}
-	case service.HeldNow:
-		wire.Event = &fencelockv1.SessionEvent_Held{Held: heldGrants(e.Held)}
-	}
-	return wire
 }
 
 func lossReason(kind port.FeedKind) fencelockv1.LossReason {

@@ -74,6 +74,8 @@ type Config struct {
 	Info Info
 	// DefaultLease caps grants whose acquirer names no lease, in whole seconds; 0 binds them to their session alone.
 	DefaultLease time.Duration
+	// Signer signs the tokens of grants for their holders, as *fence.Signer does. Optional: without one tokens are bare numbers.
+	Signer Signer
 	// Limits bound each caller.
 	Limits Limits
 	// Panicked is told of a panic in a method, which the caller sees as internal. Optional.
@@ -103,7 +105,7 @@ func New(cfg Config) *Handler {
 		cfg.Panicked = func(context.Context, string, any, []byte) {}
 	}
 	h := &Handler{draining: make(chan struct{})}
-	calls := calls{service: cfg.Service, defaultLease: cfg.DefaultLease}
+	calls := calls{service: cfg.Service, holder: holder{cfg.Signer}, defaultLease: cfg.DefaultLease}
 	options := connect.WithHandlerOptions(
 		connect.WithReadMaxBytes(cfg.Limits.MessageBytes),
 		connect.WithCompressMinBytes(compressFrom),

@@ -86,7 +86,7 @@ func (h *sessionHandler) WatchSession(
 		if !open {
 			return lock.Contention("the watch has ended", false, nil)
 		}
-		message := &fencelockv1.WatchSessionResponse{Event: sessionEvent(event)}
+		message := &fencelockv1.WatchSessionResponse{Event: h.calls.holder.event(event)}
 		if err := out.send(func() error { return stream.Send(message) }); err != nil {
 			return err
 		}

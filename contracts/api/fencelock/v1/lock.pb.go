@@ -45,7 +45,10 @@ type Grant struct {
 	// metadata is what the acquirer attached.
 	Metadata map[string]string `protobuf:"bytes,9,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// session_hash identifies the session without giving access to it.
-	SessionHash   string `protobuf:"bytes,10,opt,name=session_hash,json=sessionHash,proto3" json:"session_hash,omitempty"`
+	SessionHash string `protobuf:"bytes,10,opt,name=session_hash,json=sessionHash,proto3" json:"session_hash,omitempty"`
+	// signed_token is the token with the server's signature, for resources that believe no bare number; present only for
+	// the session that holds the grant, and only where the server has a signing key.
+	SignedToken   string `protobuf:"bytes,11,opt,name=signed_token,json=signedToken,proto3" json:"signed_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -146,6 +149,13 @@ func (x *Grant) GetMetadata() map[string]string {
 func (x *Grant) GetSessionHash() string {
 	if x != nil {
 		return x.SessionHash
+	}
+	return ""
+}
+
+func (x *Grant) GetSignedToken() string {
+	if x != nil {
+		return x.SignedToken
 	}
 	return ""
 }
@@ -1146,7 +1156,7 @@ var File_fencelock_v1_lock_proto protoreflect.FileDescriptor
 
 const file_fencelock_v1_lock_proto_rawDesc = "" +
 	"\n" +
-	"\x17fencelock/v1/lock.proto\x12\ffencelock.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x03\n" +
+	"\x17fencelock/v1/lock.proto\x12\ffencelock.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\x03\n" +
 	"\x05Grant\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
@@ -1160,7 +1170,8 @@ const file_fencelock_v1_lock_proto_rawDesc = "" +
 	"request_id\x18\b \x01(\tR\trequestId\x12=\n" +
 	"\bmetadata\x18\t \x03(\v2!.fencelock.v1.Grant.MetadataEntryR\bmetadata\x12!\n" +
 	"\fsession_hash\x18\n" +
-	" \x01(\tR\vsessionHash\x1a;\n" +
+	" \x01(\tR\vsessionHash\x12!\n" +
+	"\fsigned_token\x18\v \x01(\tR\vsignedToken\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xac\x01\n" +
