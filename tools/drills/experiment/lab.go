@@ -82,9 +82,9 @@ func (l *Lab) subject(number int, site Site) *subject {
 		account: fmt.Sprintf("run-%d:%s", number, site), payout: fmt.Sprintf("run-%d:%s", number, site),
 	}
 	if site == AtRail {
-		s.hold = l.stack.ToProxy.HoldRequest(func(c gate.Call) bool { return c.Method == "Submit" && c.Payout == s.payout })
+		s.hold = l.stack.ToProxy.HoldRequest(func(c gate.Call) bool { return c.Method == gate.Submit && c.Payout == s.payout })
 	} else {
-		s.hold = l.stack.ToPayment.HoldRequest(func(c gate.Call) bool { return c.Method == "Post" && c.Payout == s.payout })
+		s.hold = l.stack.ToPayment.HoldRequest(func(c gate.Call) bool { return c.Method == gate.Post && c.Payout == s.payout })
 	}
 	return s
 }

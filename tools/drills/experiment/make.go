@@ -59,7 +59,8 @@ func (m *maker) add(runs []Run) {
 		if why != "" {
 			why = ": " + why
 		}
-		_, _ = fmt.Fprintf(m.w, "%5.0f s  run %2d  %v  site %-6s  %v%s\n", time.Since(m.begun).Seconds(), r.Number, r.Position, r.Site, verdict, why)
+		_, _ = fmt.Fprintf(m.w, "%5.0f s  run %2d  %v  site %-6s  %v%s\n",
+			time.Since(m.begun).Seconds(), r.Number, r.Position, r.Site, verdict, why)
 	}
 }
 

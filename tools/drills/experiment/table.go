@@ -40,7 +40,7 @@ func (c *cell) add(r Run) {
 	if verdict != AsExpected {
 		c.troubles = append(c.troubles, fmt.Sprintf("run %d, %v, site %s: %v: %s", r.Number, r.Position, r.Site, verdict, why))
 	}
-	if text := r.Outcome.String(); verdict != Inconclusive && !slices.Contains(c.seen, text) {
+	if text := r.String(); verdict != Inconclusive && !slices.Contains(c.seen, text) {
 		c.seen = append(c.seen, text)
 	}
 }

@@ -14,6 +14,16 @@ import (
 	"github.com/fencelock/fencelock/core/lock"
 )
 
+// The methods whose calls name a payout.
+const (
+	Submit    = "Submit"
+	Lookup    = "Lookup"
+	GetPayout = "GetPayout"
+	Claim     = "Claim"
+	Advance   = "Advance"
+	Post      = "Post"
+)
+
 // Call is what a gate sees of a request.
 type Call struct {
 	// Method is the last part of the procedure, such as Submit.
@@ -33,17 +43,17 @@ const TokenHeader = "Fencelock-Token"
 func read(r *http.Request, body []byte) Call {
 	call := Call{Method: path.Base(r.URL.Path), Token: r.Header.Get(TokenHeader)}
 	switch call.Method {
-	case "Submit":
+	case Submit:
 		call.Payout = parse(r, body, &v1.SubmitRequest{}).GetPayout()
-	case "Lookup":
+	case Lookup:
 		call.Payout = parse(r, body, &v1.LookupRequest{}).GetPayout()
-	case "GetPayout":
+	case GetPayout:
 		call.Payout = parse(r, body, &v1.GetPayoutRequest{}).GetId()
-	case "Claim":
+	case Claim:
 		call.Payout = parse(r, body, &v1.ClaimRequest{}).GetId()
-	case "Post":
+	case Post:
 		call.Payout = parse(r, body, &v1.PostRequest{}).GetId()
-	case "Advance":
+	case Advance:
 		m := parse(r, body, &v1.AdvanceRequest{})
 		call.Payout, call.To = m.GetId(), strings.TrimPrefix(m.GetTo().String(), "PAYOUT_STATE_")
 	}

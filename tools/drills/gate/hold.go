@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// ErrDropped: the call was dropped, or its gate closed.
+// ErrDropped says that the call was dropped, or its gate closed.
 var ErrDropped = errors.New("the call was dropped")
 
 // Hold keeps one call back.

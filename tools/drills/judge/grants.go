@@ -22,9 +22,9 @@ func grantsExclude(e Evidence) Finding {
 		for _, other := range keys[h.Key] {
 			switch {
 			case h.Token == other.Token:
-				f.violate("key %s: the sessions %s and %s both have token %d", h.Key, other.Session, h.Session, h.Token)
+				f.violatef("key %s: the sessions %s and %s both have token %d", h.Key, other.Session, h.Session, h.Token)
 			case overlap(h, other) || overlap(other, h):
-				f.violate("key %s: tokens %d and %d were held at once", h.Key, other.Token, h.Token)
+				f.violatef("key %s: tokens %d and %d were held at once", h.Key, other.Token, h.Token)
 			}
 		}
 		keys[h.Key] = append(keys[h.Key], h)
@@ -87,7 +87,7 @@ func nothingUngranted(e Evidence) Finding {
 		}
 		f.Checked++
 		if !granted[named{KeyOf(event.Account), event.Token}] {
-			f.violate("payout %s: %s written under token %d, which nobody was granted for account %s",
+			f.violatef("payout %s: %s written under token %d, which nobody was granted for account %s",
 				event.Payout, event.To, event.Token, event.Account)
 		}
 	}
@@ -96,13 +96,13 @@ func nothingUngranted(e Evidence) Finding {
 		f.Checked++
 		submitted[s.Payout]++
 		if !granted[named{KeyOf(s.Account), s.Token}] {
-			f.violate("payout %s: submitted under token %d, which nobody was granted for account %s", s.Payout, s.Token, s.Account)
+			f.violatef("payout %s: submitted under token %d, which nobody was granted for account %s", s.Payout, s.Token, s.Account)
 		}
 	}
 	for _, t := range e.Transfers {
 		f.Checked++
 		if submitted[t.Payout]--; submitted[t.Payout] < 0 {
-			f.violate("payout %s: the rail has a request that belongs to no submission", t.Payout)
+			f.violatef("payout %s: the rail has a request that belongs to no submission", t.Payout)
 		}
 	}
 	return f

@@ -18,10 +18,10 @@ type Finding struct {
 }
 
 // Holds reports whether there was something to look at and nothing wrong with it.
-func (f Finding) Holds() bool { return f.Checked > 0 && len(f.Violations) == 0 }
+func (f *Finding) Holds() bool { return f.Checked > 0 && len(f.Violations) == 0 }
 
-// violate notes something that broke the invariant.
-func (f *Finding) violate(format string, args ...any) {
+// violatef notes something that broke the invariant.
+func (f *Finding) violatef(format string, args ...any) {
 	f.Violations = append(f.Violations, fmt.Sprintf(format, args...))
 }
 
@@ -35,8 +35,8 @@ func Judge(e Evidence) []Finding {
 
 // Sound reports whether all invariants hold.
 func Sound(findings []Finding) bool {
-	for _, f := range findings {
-		if !f.Holds() {
+	for i := range findings {
+		if !findings[i].Holds() {
 			return false
 		}
 	}

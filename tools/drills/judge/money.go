@@ -12,10 +12,10 @@ func oneTransfer(e Evidence) Finding {
 		f.Checked++
 		requests[t.Payout]++
 		if n := requests[t.Payout]; n > 1 {
-			f.violate("payout %s: request %d at the rail", t.Payout, n)
+			f.violatef("payout %s: request %d at the rail", t.Payout, n)
 		}
 		if amount, known := amounts[t.Payout]; !known || amount != t.Amount {
-			f.violate("payout %s of %d: the rail was asked for %d", t.Payout, amount, t.Amount)
+			f.violatef("payout %s of %d: the rail was asked for %d", t.Payout, amount, t.Amount)
 		}
 	}
 	return f
@@ -55,12 +55,12 @@ func ledgerBalances(e Evidence) Finding {
 		delete(payouts, p.ID)
 	}
 	for payout, m := range payouts {
-		f.violate("payout %s, of which nothing is known, has %d entries, and the rail took %d", payout, m.entries, m.taken)
+		f.violatef("payout %s, of which nothing is known, has %d entries, and the rail took %d", payout, m.entries, m.taken)
 	}
 	for _, a := range e.Accounts {
 		f.Checked++
 		if a.Balance != a.Opening+a.Entries {
-			f.violate("account %s: balance %d, but opening %d and entries %d", a.ID, a.Balance, a.Opening, a.Entries)
+			f.violatef("account %s: balance %d, but opening %d and entries %d", a.ID, a.Balance, a.Opening, a.Entries)
 		}
 	}
 	return f
@@ -76,7 +76,7 @@ func (f *Finding) judgePayout(p Payout, m money) {
 		want.taken = m.taken
 	}
 	if m != want {
-		f.violate("payout %s of %d is %s: %d entries, sum %d, the rail got %d and took %d",
+		f.violatef("payout %s of %d is %s: %d entries, sum %d, the rail got %d and took %d",
 			p.ID, p.Amount, p.State, m.entries, m.sum, m.paid, m.taken)
 	}
 }

@@ -16,7 +16,7 @@ func oneMutator(e Evidence) Finding {
 		}
 		f.Checked++
 		if seen := highest[event.Payout]; event.Token < seen {
-			f.violate("payout %s: %s written under token %d, after a write under %d", event.Payout, event.To, event.Token, seen)
+			f.violatef("payout %s: %s written under token %d, after a write under %d", event.Payout, event.To, event.Token, seen)
 		}
 		highest[event.Payout] = max(highest[event.Payout], event.Token)
 	}
@@ -48,11 +48,11 @@ func terminalStays(e Evidence) Finding {
 		now[event.Payout] = event.To
 		switch {
 		case before.Terminal():
-			f.violate("payout %s: %s written after %s", event.Payout, event.To, before)
+			f.violatef("payout %s: %s written after %s", event.Payout, event.To, before)
 		case before != event.From:
-			f.violate("payout %s: a write from %s, but it stood at %s", event.Payout, event.From, before)
+			f.violatef("payout %s: a write from %s, but it stood at %s", event.Payout, event.From, before)
 		case event.From != event.To && !slices.Contains(listed[event.From], event.To):
-			f.violate("payout %s: no step leads from %q to %s", event.Payout, event.From, event.To)
+			f.violatef("payout %s: no step leads from %q to %s", event.Payout, event.From, event.To)
 		}
 	}
 	for _, p := range e.Payouts {
@@ -62,7 +62,7 @@ func terminalStays(e Evidence) Finding {
 			last = Pending
 		}
 		if p.State != last {
-			f.violate("payout %s is %s, its history ends in %s", p.ID, p.State, last)
+			f.violatef("payout %s is %s, its history ends in %s", p.ID, p.State, last)
 		}
 	}
 	return f

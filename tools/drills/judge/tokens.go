@@ -18,11 +18,11 @@ func tokensRise(e Evidence) Finding {
 		f.Checked++
 		id, where := named{g.Key, g.Token}, line{g.Server, g.Key}
 		if other, seen := sessions[id]; seen && other != g.Session {
-			f.violate("key %s: token %d granted to the sessions %s and %s", g.Key, g.Token, other, g.Session)
+			f.violatef("key %s: token %d granted to the sessions %s and %s", g.Key, g.Token, other, g.Session)
 		}
 		sessions[id] = g.Session
 		if g.Token < last[where] {
-			f.violate("key %s: token %d granted after %d", g.Key, g.Token, last[where])
+			f.violatef("key %s: token %d granted after %d", g.Key, g.Token, last[where])
 		}
 		last[where] = max(last[where], g.Token)
 	}
@@ -33,7 +33,7 @@ func tokensRise(e Evidence) Finding {
 		}
 		id := named{event.Account, event.Token}
 		if other, seen := payouts[id]; seen && other != event.Payout {
-			f.violate("account %s: the payouts %s and %s written under token %d", event.Account, other, event.Payout, event.Token)
+			f.violatef("account %s: the payouts %s and %s written under token %d", event.Account, other, event.Payout, event.Token)
 		}
 		payouts[id] = event.Payout
 	}
@@ -52,11 +52,11 @@ func nothingBelowFence(e Evidence) Finding {
 		f.Checked++
 		highest := fences[event.Account]
 		if event.Token < max(highest, event.Fence) {
-			f.violate("account %s, payout %s: %s written under token %d, the fence was %d",
+			f.violatef("account %s, payout %s: %s written under token %d, the fence was %d",
 				event.Account, event.Payout, event.To, event.Token, max(highest, event.Fence))
 		}
 		if event.Fence < highest {
-			f.violate("account %s, payout %s: the fence was %d, after a write under token %d", event.Account, event.Payout, event.Fence, highest)
+			f.violatef("account %s, payout %s: the fence was %d, after a write under token %d", event.Account, event.Payout, event.Fence, highest)
 		}
 		fences[event.Account] = max(highest, event.Fence, event.Token)
 	}
@@ -64,7 +64,7 @@ func nothingBelowFence(e Evidence) Finding {
 	for _, s := range e.Submissions {
 		f.Checked++
 		if s.Token < marks[s.Account] {
-			f.violate("account %s, payout %s: submitted under token %d, after one under %d", s.Account, s.Payout, s.Token, marks[s.Account])
+			f.violatef("account %s, payout %s: submitted under token %d, after one under %d", s.Account, s.Payout, s.Token, marks[s.Account])
 		}
 		marks[s.Account] = max(marks[s.Account], s.Token)
 	}

@@ -80,8 +80,11 @@ func (s *Stack) bank(ctx context.Context, method, path string, body, into any) e
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %s, %v: %s", resp.Status, err, text)
+	if err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %s: %s", resp.Status, text)
 	}
 	if into == nil {
 		return nil

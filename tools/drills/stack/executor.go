@@ -66,7 +66,7 @@ func (e *Executor) Kill() {
 // Build builds all programs that a stack needs. The first time on a machine takes minutes.
 func Build(t drills.T, programs *drills.Programs) {
 	t.Helper()
-	for _, app := range []string{"lockserver", "payments/cmd/rail-stub", "payments/cmd/rail-proxy", "payments/cmd/payment-resource", executorApp} {
+	for _, app := range []string{"lockserver", bankApp, proxyApp, paymentApp, executorApp} {
 		programs.Path(t, app)
 	}
 }

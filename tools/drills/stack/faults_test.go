@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencelock/fencelock/tools/drills/gate"
 	"github.com/fencelock/fencelock/tools/drills/judge"
 	"github.com/fencelock/fencelock/tools/drills/stack"
 )
@@ -47,7 +48,7 @@ func TestTheRailDeclinesAndLosesAnswers(t *testing.T) {
 			}
 			submits := 0
 			for _, c := range s.ToProxy.Calls() {
-				if c.Method == "Submit" && c.Payout == p.ID {
+				if c.Method == gate.Submit && c.Payout == p.ID {
 					submits++
 				}
 			}
@@ -61,7 +62,7 @@ func TestTheRailDeclinesAndLosesAnswers(t *testing.T) {
 func lookups(s *stack.Stack, payout string) int {
 	n := 0
 	for _, c := range s.ToProxy.Calls() {
-		if c.Method == "Lookup" && c.Payout == payout {
+		if c.Method == gate.Lookup && c.Payout == payout {
 			n++
 		}
 	}

@@ -73,10 +73,10 @@ func order(t *testing.T, s *stack.Stack, kill int) {
 	for i := range perKill {
 		n := kill*perKill + i
 		o := stack.Order{ID: fmt.Sprintf("p%d", n), Account: fmt.Sprintf("account-%d", n%killBacklog), Amount: int64(10 + n)}
-		switch {
-		case n%50 == 7:
+		switch n % 50 {
+		case 7:
 			o.ID, o.Destination = "unknown-"+o.ID, stack.ToLoseRequest
-		case n%50 == 13:
+		case 13:
 			o.ID, o.Destination = "declined-"+o.ID, stack.ToDecline
 		}
 		must(t, "create payout", s.Create(t.Context(), o))
@@ -138,11 +138,11 @@ type point struct {
 
 func points() []point {
 	return []point{
-		{name: "claim", method: "Claim"},
-		{name: "begin", method: "Advance", to: judge.Submitted},
-		{name: "submit", method: "Submit", rail: true},
-		{name: "outcome", method: "Advance", to: judge.Acked},
-		{name: "post", method: "Post"},
+		{name: "claim", method: gate.Claim},
+		{name: "begin", method: gate.Advance, to: judge.Submitted},
+		{name: "submit", method: gate.Submit, rail: true},
+		{name: "outcome", method: gate.Advance, to: judge.Acked},
+		{name: "post", method: gate.Post},
 	}
 }
 

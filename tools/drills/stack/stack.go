@@ -79,6 +79,13 @@ func Start(t drills.T, programs *drills.Programs, o Options) *Stack {
 	return s
 }
 
+// The programs, as folders below apps/.
+const (
+	bankApp    = "payments/cmd/rail-stub"
+	proxyApp   = "payments/cmd/rail-proxy"
+	paymentApp = "payments/cmd/payment-resource"
+)
+
 // callLimit bounds a call of the stack's own.
 const callLimit = time.Minute
 
@@ -92,7 +99,7 @@ type startLine struct {
 func (s *Stack) startBank() {
 	s.t.Helper()
 	s.Bank = s.start(startLine{
-		app: "payments/cmd/rail-stub", addr: "rail.stub.addr", admin: "rail.stub.admin-addr",
+		app: bankApp, addr: "rail.stub.addr", admin: "rail.stub.admin-addr",
 		options: []string{"--rail.stub.log-file=" + filepath.Join(s.t.TempDir(), "transfers.log")},
 	})
 }
@@ -100,7 +107,7 @@ func (s *Stack) startBank() {
 func (s *Stack) startProxy(o Options) {
 	s.t.Helper()
 	line := startLine{
-		app: "payments/cmd/rail-proxy", addr: "rail.proxy.addr", admin: "rail.proxy.admin-addr",
+		app: proxyApp, addr: "rail.proxy.addr", admin: "rail.proxy.admin-addr",
 		env:     []string{"FENCELOCK_RAIL_PROXY_URL=" + s.database()},
 		options: []string{"--rail.proxy.rail=" + s.Bank.URL},
 	}
@@ -117,7 +124,7 @@ func (s *Stack) startPayment(o Options) {
 	s.t.Helper()
 	s.PaymentURL = s.database()
 	line := startLine{
-		app: "payments/cmd/payment-resource", addr: "payment.addr", admin: "payment.admin-addr",
+		app: paymentApp, addr: "payment.addr", admin: "payment.admin-addr",
 		env: []string{"FENCELOCK_PAYMENT_URL=" + s.PaymentURL},
 	}
 	if o.PaymentUnfenced {

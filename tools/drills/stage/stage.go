@@ -21,7 +21,8 @@ type Stage struct {
 // failure ends a run from any depth; [Run] turns it into an error.
 type failure struct{ error }
 
-// Run carries out a run and its clean-up, the latest first. Log lines go to log. It returns the error of the run, or what the run failed with.
+// Run carries out a run and its clean-up, the latest first. Log lines go to log. It returns the error of the run, or what the run
+// failed with.
 func Run(ctx context.Context, log io.Writer, run func(*Stage) error) (err error) {
 	s := &Stage{ctx: ctx, log: log}
 	defer func() {
