@@ -30,7 +30,10 @@ const (
 )
 
 // allowances is the table of allowed imports.
-func allowances() []allowance {
+func allowances() []allowance { return slices.Concat(libraries(), programs(), tooling()) }
+
+// libraries are the modules that others import.
+func libraries() []allowance {
 	return []allowance{
 		{module: "core"},
 		{
@@ -64,6 +67,12 @@ func allowances() []allowance {
 			external: []string{connect, protobuf, "golang.org/x/net"},
 			tests:    []string{"core", "contracts/parity", "adapters/rpc"},
 		},
+	}
+}
+
+// programs are the modules of what users run.
+func programs() []allowance {
+	return []allowance{
 		{
 			module:   "apps/lockctl",
 			siblings: []string{domain, "core/port", "core/clock", "contracts/api", "adapters/client"},
@@ -87,6 +96,21 @@ func allowances() []allowance {
 			},
 			tests: []string{"adapters/client", "tools/testenv", "contracts/parity", "golang.org/x/net", "github.com/jackc/pgx/v5"},
 		},
+		{
+			module:   "apps/payments",
+			siblings: []string{"core", "contracts/api", "adapters/postgres/guard", "adapters/rpc", "apps/program"},
+			external: []string{
+				connect, protobuf, "github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "go.uber.org/fx", "github.com/spf13/pflag",
+				"go.opentelemetry.io", "github.com/prometheus",
+			},
+			tests: []string{"contracts/parity", "tools/testenv"},
+		},
+	}
+}
+
+// tooling is for whoever works on the rest.
+func tooling() []allowance {
+	return []allowance{
 		{
 			module:   "tools/testenv",
 			external: []string{"github.com/testcontainers/testcontainers-go", "github.com/moby/moby", "github.com/jackc/pgx/v5"},

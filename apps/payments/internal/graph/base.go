@@ -1,0 +1,166 @@
+package graph
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/fx"
+
+	"github.com/fencelock/fencelock/adapters/rpc"
+	"github.com/fencelock/fencelock/apps/payments/internal/api"
+	"github.com/fencelock/fencelock/apps/payments/internal/database"
+	"github.com/fencelock/fencelock/apps/program"
+	"github.com/fencelock/fencelock/apps/program/admin"
+	"github.com/fencelock/fencelock/apps/program/endpoint"
+	"github.com/fencelock/fencelock/apps/program/tracing"
+	"github.com/fencelock/fencelock/core/fence"
+	"github.com/fencelock/fencelock/core/lock"
+)
+
+const (
+	// stopTimeout is how long a program may take to stop.
+	stopTimeout = 30 * time.Second
+	// pingLimit bounds the question for readiness.
+	pingLimit = 2 * time.Second
+)
+
+// warn says what is dangerous about a configuration.
+func warn(logger *slog.Logger, open []string, fencing bool, harm string) {
+	for _, key := range open {
+		logger.Warn("open_to_network", slog.String("key", key), slog.String("danger", "anybody who can reach this address can move money"))
+	}
+	if !fencing {
+		logger.Error("fencing_off", slog.String("danger", harm))
+	}
+}
+
+// base is what all programs have.
+func base(ctx context.Context, logger *slog.Logger, publicKeyFile string) fx.Option {
+	return fx.Options(
+		fx.Supply(logger),
+		fx.Provide(
+			func() context.Context { return ctx },
+			prometheus.NewRegistry,
+			newHealth,
+			newTracer,
+			func() (fence.Reader, error) { return newReader(publicKeyFile) },
+			newDoors,
+		),
+		fx.Invoke(func(*doors) {}),
+	)
+}
+
+func newTracer(ctx context.Context, lc fx.Lifecycle) (trace.Tracer, error) {
+	tracer, stop, err := tracing.NewTracer(ctx, api.Scope)
+	if err != nil {
+		return nil, err
+	}
+	lc.Append(fx.StopHook(stop))
+	return tracer, nil
+}
+
+// newReader reads the keys of which one must have signed each token.
+func newReader(file string) (fence.Reader, error) {
+	if file == "" {
+		return fence.Unsigned{}, nil
+	}
+	text, err := os.ReadFile(file) //nolint:gosec // the operator names the file
+	if err != nil {
+		return nil, fmt.Errorf("read fence.public-key-file: %w", err)
+	}
+	keys, err := fence.ParsePublicKeys(text)
+	if err != nil {
+		return nil, fmt.Errorf("read fence.public-key-file: %w", err)
+	}
+	return fence.NewVerifier(keys...)
+}
+
+// health tells whether a program can serve.
+type health struct {
+	stopping atomic.Bool
+	// ask asks what the program depends on; nil: nothing.
+	ask func(context.Context) error
+	// stop is called when stopping begins; nil: nothing.
+	stop func()
+}
+
+func newHealth() *health { return &health{} }
+
+func (h *health) atStop(stop func()) { h.stop = stop }
+
+// ready is nil if calls can be served now.
+func (h *health) ready(ctx context.Context) error {
+	if h.stopping.Load() {
+		return lock.Contention("the program is stopping", false, nil)
+	}
+	if h.ask == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingLimit)
+	defer cancel()
+	return h.ask(ctx)
+}
+
+// begin says that the program stops.
+func (h *health) begin() {
+	h.stopping.Store(true)
+	if h.stop != nil {
+		h.stop()
+	}
+}
+
+// openDatabase connects and migrates.
+func openDatabase(
+	ctx context.Context, lc fx.Lifecycle, h *health, url, name string, migrate func(context.Context, *database.Database) error,
+) (*database.Database, error) {
+	db, err := database.Open(ctx, url, name)
+	if err != nil {
+		return nil, err
+	}
+	lc.Append(fx.StopHook(db.Close))
+	h.ask = db.Ping
+	return db, migrate(ctx, db)
+}
+
+// addresses are those of the doors.
+type addresses struct{ public, admin string }
+
+// doors are the endpoints of a program.
+type doors struct{ public, admin *endpoint.Endpoint }
+
+func newDoors(lc fx.Lifecycle, stop fx.Shutdowner, at addresses, handler http.Handler, registry *prometheus.Registry, h *health,
+	logger *slog.Logger,
+) *doors {
+	failed := func(err error) {
+		logger.Error("serving_failed", slog.Any("error", err))
+		_ = stop.Shutdown(fx.ExitCode(program.ExitFailed))
+	}
+	d := &doors{
+		public: endpoint.New(rpc.NewServer(handler, logger), at.public, failed),
+		admin:  endpoint.New(admin.NewServer(registry, h.ready, logger), at.admin, failed),
+	}
+	// The admin door opens first and closes last, so that a probe sees the stopping.
+	lc.Append(fx.StartStopHook(d.admin.Start, d.admin.Stop))
+	lc.Append(fx.StartStopHook(d.public.Start, func(ctx context.Context) {
+		logger.InfoContext(ctx, "stopping")
+		h.begin()
+		d.public.Stop(ctx)
+	}))
+	return d
+}
+
+// ready makes the ready line: what is served, and where things are.
+func ready(what, place string) func(*doors) program.Ready {
+	return func(d *doors) program.Ready {
+		return func() string {
+			return fmt.Sprintf("%s http://%s, admin http://%s, %s", what, d.public.Address(), d.admin.Address(), place)
+		}
+	}
+}

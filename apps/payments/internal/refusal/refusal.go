@@ -1,0 +1,41 @@
+package refusal
+
+import "errors"
+
+// Code is one of the refusals. Each is a value of fencelock.payments.v1.ErrorCode on the wire.
+type Code string
+
+// The refusals.
+const (
+	// NotFound: there is no such account, payout or submission.
+	NotFound Code = "NOT_FOUND"
+	// WrongState: the payout is in another state than the call needs.
+	WrongState Code = "WRONG_STATE"
+	// Different: something of that name exists with other values.
+	Different Code = "DIFFERENT"
+	// Duplicate: the payout was submitted before; nothing was sent.
+	Duplicate Code = "DUPLICATE"
+)
+
+// Error is a call that was refused and changed nothing.
+type Error struct {
+	Code Code
+	// Message is safe to show to any caller.
+	Message string
+	// State is the state of the payout, for [WrongState].
+	State string
+}
+
+// New returns an Error.
+func New(code Code, message string) *Error { return &Error{Code: code, Message: message} }
+
+// Error implements error.
+func (e *Error) Error() string { return e.Message }
+
+// CodeOf returns the code of err, or "" if err is no refusal.
+func CodeOf(err error) Code {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	return ""
+}
