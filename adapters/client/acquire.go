@@ -241,6 +241,7 @@ func (a *acquisition) admit(caller context.Context, sent time.Duration, grant *v
 	l := &Lock{
 		session: s,
 		holding: holding{a.key, lock.Token(grant.GetToken())},
+		signed:  grant.GetSignedToken(),
 		retried: a.tries > 1,
 	}
 	s.mu.Lock()

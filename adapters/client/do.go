@@ -12,7 +12,7 @@ import (
 // Do opens a session, acquires the key, runs fn, and frees the key. fn's context
 // ends with ctx and when the lock is lost; Do waits for fn to return
 // either way, so fn must heed it. The token is fn's to present to every resource
-// that the lock protects. Without a lock fn does not run. The errors are those of
+// that the lock protects, as [TokenHeader] of fn's context gives it. Without a lock fn does not run. The errors are those of
 // [Client.OpenSession] and [Session.Acquire], fn's own, and
 // [lock.ErrLost], joined with fn's, if the lock was lost before fn returned: then what fn
 // did may have been refused by a fence, even if fn saw no error.
@@ -38,11 +38,22 @@ func (c *Client) Do(
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })()
-	err = fn(work, l.Token())
+	err = fn(context.WithValue(work, lockKey{}, l), l.Token())
 	if lost := l.CheckStillHeld(); lost != nil {
 		return errors.Join(lost, err)
 	}
 	return err
+}
+
+type lockKey struct{}
+
+// TokenHeader is [Lock.TokenHeader] of the lock that ctx, which [Client.Do] gave to its function, runs under; "" for any other.
+func TokenHeader(ctx context.Context) string {
+	l, ok := ctx.Value(lockKey{}).(*Lock)
+	if !ok {
+		return ""
+	}
+	return l.TokenHeader()
 }
 
 // defaultOwner is "host:pid", cut to what an owner label may be.

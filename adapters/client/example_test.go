@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/adapters/client"
+	"github.com/fencelock/fencelock/adapters/rpc"
 	"github.com/fencelock/fencelock/contracts/parity/reference"
 	"github.com/fencelock/fencelock/core/lock"
 )
@@ -14,7 +15,7 @@ import (
 // exampleClient is a client of a server that the example starts.
 func exampleClient() (c *client.Client, stop func()) {
 	world := reference.New()
-	address, _, stopServer, err := serve(context.Background(), world, 0)
+	address, _, stopServer, err := serve(context.Background(), world, func(*rpc.Config) {})
 	if err != nil {
 		panic(err)
 	}

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -21,6 +22,7 @@ type Lock struct {
 	cancel  context.CancelCauseFunc
 
 	// Guarded by the session's mu.
+	signed    string        // the token's signed form; "" without one
 	deadline  time.Duration // of the lease, on the client's clock; 0 without one
 	leased    time.Duration // what an answer can promise at most: the longest lease known of
 	over      error
@@ -32,6 +34,23 @@ func (l *Lock) Key() lock.Key { return l.holding.key }
 
 // Token returns the fencing token: present it to every resource that the lock protects.
 func (l *Lock) Token() lock.Token { return l.holding.token }
+
+// SignedToken returns the token in the form that the server has signed; "" where it signs none. Like the token it is good
+// for as long as no newer grant has written. It should not be shown: whoever has it can write like the holder.
+func (l *Lock) SignedToken() string {
+	l.session.mu.Lock()
+	defer l.session.mu.Unlock()
+	return l.signed
+}
+
+// TokenHeader returns what to put into the header Fencelock-Token of a request to a resource: the signed form if
+// there is one, else the number in decimal.
+func (l *Lock) TokenHeader() string {
+	if signed := l.SignedToken(); signed != "" {
+		return signed
+	}
+	return strconv.FormatInt(int64(l.holding.token), 10)
+}
 
 // Context is cancelled when the lock is over; context.Cause says why, and is
 // [lock.ErrLost]. It carries the values of the acquire's context but does not
@@ -139,6 +158,9 @@ func (l *Lock) extended(sent, lease time.Duration, resp *v1.ExtendResponse, err 
 	}
 	if err != nil {
 		return err
+	}
+	if signed := resp.GetGrant().GetSignedToken(); signed != "" {
+		l.signed = signed // the server may have another key by now
 	}
 	if resp.GetGrant().GetLeaseRemaining() == nil {
 		return nil

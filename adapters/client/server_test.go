@@ -33,13 +33,18 @@ func (silent) Observe(context.Context, port.Event) {}
 // realServer serves a world as a lock server does, over TCP.
 func realServer(t *testing.T, world *reference.World) (address string, drain func()) {
 	t.Helper()
-	return leasingServer(t, world, 0)
+	return adjustedServer(t, world, func(*rpc.Config) {})
 }
 
 // leasingServer caps grants whose acquirer names no lease.
 func leasingServer(t *testing.T, world *reference.World, lease time.Duration) (address string, drain func()) {
 	t.Helper()
-	address, drain, stop, err := serve(t.Context(), world, lease)
+	return adjustedServer(t, world, func(cfg *rpc.Config) { cfg.DefaultLease = lease })
+}
+
+func adjustedServer(t *testing.T, world *reference.World, adjust func(*rpc.Config)) (address string, drain func()) {
+	t.Helper()
+	address, drain, stop, err := serve(t.Context(), world, adjust)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +52,7 @@ func leasingServer(t *testing.T, world *reference.World, lease time.Duration) (a
 	return address, drain
 }
 
-func serve(ctx context.Context, world *reference.World, lease time.Duration) (
+func serve(ctx context.Context, world *reference.World, adjust func(*rpc.Config)) (
 	address string, drain, stop func(), err error,
 ) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -56,10 +61,12 @@ func serve(ctx context.Context, world *reference.World, lease time.Duration) (
 	}
 	svc := service.New(world.Client().Backend(), service.Config{}, clock.Boot{}, silent{})
 	svc.Start()
-	handler := rpc.New(rpc.Config{
-		Service: svc, Clock: clock.Boot{}, Ready: svc.Ping, DefaultLease: lease,
+	cfg := rpc.Config{
+		Service: svc, Clock: clock.Boot{}, Ready: svc.Ping,
 		Info: rpc.Info{Version: "test", SessionTTL: lock.DefaultTTL, SafetyMargin: client.DefaultSafetyMargin},
-	})
+	}
+	adjust(&cfg)
+	handler := rpc.New(cfg)
 	server := rpc.NewServer(handler, slog.New(slog.DiscardHandler))
 	served := make(chan struct{})
 	go func() {

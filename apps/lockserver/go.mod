@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	connectrpc.com/connect v1.21.1
+	github.com/fencelock/fencelock/adapters/client v0.0.0
 	github.com/fencelock/fencelock/adapters/etcd v0.0.0
 	github.com/fencelock/fencelock/adapters/postgres v0.0.0
 	github.com/fencelock/fencelock/adapters/rpc v0.0.0
@@ -134,6 +135,7 @@ require (
 )
 
 replace (
+	github.com/fencelock/fencelock/adapters/client => ../../adapters/client
 	github.com/fencelock/fencelock/adapters/etcd => ../../adapters/etcd
 	github.com/fencelock/fencelock/adapters/postgres => ../../adapters/postgres
 	github.com/fencelock/fencelock/adapters/rpc => ../../adapters/rpc

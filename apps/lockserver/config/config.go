@@ -36,6 +36,8 @@ type Config struct {
 	// WaitersPerKey and WaitersTotal bound the queues of this server.
 	WaitersPerKey int
 	WaitersTotal  int
+	// SigningKeyFile names the private key that tokens are signed with; none: they are bare numbers.
+	SigningKeyFile string
 	// EtcdEndpoints are the addresses of an etcd cluster; none means an embedded one.
 	EtcdEndpoints []string
 	// EtcdPrefix stands before every key in etcd.

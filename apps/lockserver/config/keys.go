@@ -22,6 +22,8 @@ func keys(c *Config) *pflag.FlagSet {
 	fs.DurationVar(&c.MaxWait, "lock.wait.max", time.Hour, "longest wait of one acquire, up to 1h")
 	fs.IntVar(&c.WaitersPerKey, "lock.waiters.per-key", 1000, "most waiters for one key on this server")
 	fs.IntVar(&c.WaitersTotal, "lock.waiters.total", 10000, "most waiters on this server")
+	fs.StringVar(&c.SigningKeyFile, "lock.signing.key-file", "",
+		"file of an Ed25519 private key in PEM, readable by the server alone, to sign tokens with; none: tokens are bare numbers")
 	fs.StringSliceVar(&c.EtcdEndpoints, "etcd.endpoints", nil,
 		"addresses of an etcd cluster, separated by commas; none: an embedded etcd")
 	fs.StringVar(&c.EtcdPrefix, "etcd.prefix", "fencelock/", "what stands before every key in etcd")

@@ -42,6 +42,7 @@ func Options(ctx context.Context, cfg config.Config, logger *slog.Logger, build 
 		fx.Provide(
 			func() context.Context { return ctx },
 			prometheus.NewRegistry,
+			newSigner,
 			openStore,
 			newTracing,
 			newMetrics,
@@ -50,7 +51,7 @@ func Options(ctx context.Context, cfg config.Config, logger *slog.Logger, build 
 			newHandler,
 			newDoors,
 		),
-		fx.Invoke(func(*Doors) {}),
+		fx.Invoke(func(rpc.Signer) {}, func(*Doors) {}), // what is wrong with a key shows before a store is asked
 		// The drain, then a moment for what follows it.
 		fx.StopTimeout(cfg.DrainTimeout+stopGrace),
 	)
@@ -116,12 +117,15 @@ func newRoutine(ctx context.Context, lc fx.Lifecycle, svc *service.Service, back
 	return p
 }
 
-func newHandler(cfg config.Config, build Build, svc *service.Service, p *probe, tracer trace.Tracer, logger *slog.Logger) *rpc.Handler {
+func newHandler(
+	cfg config.Config, build Build, svc *service.Service, p *probe, tracer trace.Tracer, signer rpc.Signer, logger *slog.Logger,
+) *rpc.Handler {
 	return rpc.New(rpc.Config{
 		Service:      telemetry.Traced(svc, tracer),
 		Clock:        clock.Boot{},
 		Ready:        p.ready,
 		DefaultLease: cfg.DefaultLease,
+		Signer:       signer,
 		Info: rpc.Info{
 			Version:      build.Version,
 			SessionTTL:   cfg.SessionTTL,

@@ -26,7 +26,8 @@ func (e *ExtraArgumentError) Error() string { return fmt.Sprintf("unexpected arg
 
 // Load sets the keys of fs, in rising order, from the file that args name, from env (as os.Environ gives it) and from args
 // (without the program's name and command). Then check judges the values together; it may be nil, and must be no method value of
-// a struct, which would judge the values from before. Every error but [ErrHelp] is one line without passwords, and means that nothing should start. An argument that is no flag is an [ExtraArgumentError].
+// a struct, which would judge the values from before. Every error but [ErrHelp] is one line without passwords, and means that
+// nothing should start. An argument that is no flag is an [ExtraArgumentError].
 func Load(fs *pflag.FlagSet, args, env []string, check func() error) error {
 	err := load(fs, args, env)
 	if err == nil && check != nil {
