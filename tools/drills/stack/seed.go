@@ -2,7 +2,10 @@ package stack
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock/tools/drills/judge"
@@ -11,22 +14,35 @@ import (
 // Opening is the balance of a seeded account, in minor units: enough for whatever leaves it.
 const Opening = 1_000_000
 
+// seeders is how many calls make accounts and payouts at a time.
+const seeders = 8
+
 // Seed makes accounts and payouts of them in turn, with names that begin with prefix. Nothing in them is anybody's.
 func (s *Stack) Seed(ctx context.Context, prefix string, accounts, payouts int) error {
-	for i := range accounts {
-		if err := s.OpenAccount(ctx, fmt.Sprintf("%saccount-%d", prefix, i), Opening); err != nil {
-			return err
-		}
+	account := func(i int) string { return fmt.Sprintf("%saccount-%d", prefix, i%accounts) }
+	err := inParallel(accounts, func(i int) error { return s.OpenAccount(ctx, account(i), Opening) })
+	if err != nil {
+		return err
 	}
-	for i := range payouts {
-		o := Order{
-			ID: fmt.Sprintf("%spayout-%d", prefix, i), Account: fmt.Sprintf("%saccount-%d", prefix, i%accounts), Amount: int64(100 + i%37),
-		}
-		if err := s.Create(ctx, o); err != nil {
-			return err
-		}
+	return inParallel(payouts, func(i int) error {
+		return s.Create(ctx, Order{ID: fmt.Sprintf("%spayout-%d", prefix, i), Account: account(i), Amount: int64(100 + i%37)})
+	})
+}
+
+// inParallel calls do for 0 to n-1, some at a time, and returns the errors.
+func inParallel(n int, do func(i int) error) error {
+	var next atomic.Int64
+	errs := make([]error, seeders)
+	var all sync.WaitGroup
+	for w := range errs {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && errs[w] == nil; i = int(next.Add(1)) - 1 {
+				errs[w] = do(i)
+			}
+		})
 	}
-	return nil
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // patience is how long nothing may happen while there is something to do: far beyond what a busy machine needs.
