@@ -111,7 +111,8 @@ func TestASigningKeyThatCannotBeIsOneClearLine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out, errs bytes.Buffer
-			args := []string{"--etcd.data-dir=" + t.TempDir(), "--server.addr=127.0.0.1:0", "--admin.addr=127.0.0.1:0", "--lock.signing.key-file=" + test.path}
+			// The store cannot be reached: the key is looked at first.
+			args := []string{"--etcd.endpoints=127.0.0.1:1", "--etcd.data-dir=" + t.TempDir(), "--lock.signing.key-file=" + test.path}
 			if code := lockserver().Run(args, nil, &out, &errs, nil); code != program.ExitFailed {
 				t.Errorf("exit code %d, want %d", code, program.ExitFailed)
 			}

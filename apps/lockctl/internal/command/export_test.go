@@ -11,7 +11,9 @@ import (
 type FakeLock struct {
 	Key   lock.Key
 	Token lock.Token
-	Left  func() time.Duration
+	// Signed is the token's signed form.
+	Signed string
+	Left   func() time.Duration
 	// SessionLeft may be nil: as long as Left.
 	SessionLeft func() time.Duration
 	Lost        <-chan struct{}
@@ -43,7 +45,7 @@ func MainWithLock(
 			f.SessionLeft = f.Left
 		}
 		return &held{
-			key: f.Key, token: f.Token, left: f.Left, sessionLeft: f.SessionLeft,
+			key: f.Key, token: f.Token, signed: f.Signed, left: f.Left, sessionLeft: f.SessionLeft,
 			lost: f.Lost, cause: f.Cause, release: f.Release,
 		}, nil
 	}

@@ -143,6 +143,9 @@ func grantFields(g *v1.Grant) []field {
 		{"lease left", long(g.GetLeaseRemaining())},
 		{"metadata", pairs(g.GetMetadata())},
 	}
+	if g.GetSignedToken() != "" {
+		fields = append(fields, field{"signed token", g.GetSignedToken()})
+	}
 	if g.GetRequestId() != "" {
 		fields = append(fields, field{"request id", g.GetRequestId()})
 	}

@@ -40,6 +40,8 @@ type runOptions struct {
 type held struct {
 	key   lock.Key
 	token lock.Token
+	// signed is the token's signed form, or "".
+	signed string
 	// left is how long the lock is still surely held.
 	left func() time.Duration
 	// sessionLeft is how long the session still surely lives: longer than left if the lock has a lease that ends before.
@@ -97,9 +99,10 @@ func (p *program) runCommand() *cobra.Command {
 
 const runHelp = `Open a session, acquire the lock, run the command, release the lock.
 
-The command runs in a process group of its own with FENCELOCK_TOKEN, FENCELOCK_KEY
-and FENCELOCK_NAMESPACE in its environment. It should hand the token to whatever
-it writes to, which should refuse a token below the highest it has seen.
+The command runs in a process group of its own with FENCELOCK_TOKEN, FENCELOCK_KEY,
+FENCELOCK_NAMESPACE and FENCELOCK_SIGNED_TOKEN (empty where the server does not sign)
+in its environment. It should hand the token to whatever it writes to, which should
+refuse a token below the highest it has seen.
 
 The lock is released only after every process of the group has ended. Processes
 that the command leaves behind in its group are told to end (TERM, then KILL).
@@ -219,6 +222,7 @@ func passedOn() []os.Signal {
 func environment(h *held) []string {
 	return []string{
 		"FENCELOCK_TOKEN=" + strconv.FormatInt(int64(h.token), 10),
+		"FENCELOCK_SIGNED_TOKEN=" + h.signed, // also where it is empty: lockctl's own environment may have another lock's
 		"FENCELOCK_KEY=" + h.key.Name(),
 		"FENCELOCK_NAMESPACE=" + h.key.Namespace(),
 	}
@@ -255,7 +259,7 @@ func acquireBySDK(ctx context.Context, o runOptions) (_ *held, err error) {
 		return nil, err
 	}
 	return &held{
-		key: l.Key(), token: l.Token(), left: l.Deadline, sessionLeft: s.Deadline,
+		key: l.Key(), token: l.Token(), signed: l.SignedToken(), left: l.Deadline, sessionLeft: s.Deadline,
 		lost: l.Context().Done(), cause: l.CheckStillHeld,
 		release: func(ctx context.Context) error { return giveBack(ctx, c, s, l) },
 	}, nil

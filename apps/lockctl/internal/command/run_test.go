@@ -23,6 +23,7 @@ type played struct {
 	err      error // of the acquire
 	options  command.RunOptions
 	released int
+	signed   string
 	// left is an hour where it is nil.
 	left func() time.Duration
 }
@@ -34,7 +35,7 @@ func (l *played) acquire(_ context.Context, o command.RunOptions) (command.FakeL
 	}
 	key, err := lock.NewKey(o.Namespace, o.Key)
 	return command.FakeLock{
-		Key: key, Token: lock.Token(big), Lost: l.lost,
+		Key: key, Token: lock.Token(big), Signed: l.signed, Lost: l.lost,
 		Left:        l.timeLeft,
 		SessionLeft: func() time.Duration { return time.Hour },
 		Cause:       func() error { return l.cause },
@@ -65,9 +66,16 @@ func TestRunTellsTheCommandItsTokenAndPassesItsCode(t *testing.T) {
 	t.Parallel()
 	l := &played{}
 	o := run(t, l, "--key", "a/b", "--namespace", "team", "--",
-		"sh", "-c", `echo $FENCELOCK_TOKEN $FENCELOCK_KEY $FENCELOCK_NAMESPACE; echo problem >&2; exit 9`)
-	if o.code != 9 || o.out != "9007199254740993 a/b team\n" || o.errors != "problem\n" || l.released != 1 {
+		"sh", "-c", `echo $FENCELOCK_TOKEN $FENCELOCK_KEY $FENCELOCK_NAMESPACE "${FENCELOCK_SIGNED_TOKEN-not set}."; echo problem >&2; exit 9`)
+	if o.code != 9 || o.out != "9007199254740993 a/b team .\n" || o.errors != "problem\n" || l.released != 1 {
 		t.Errorf("got %+v, released %d times", o, l.released)
+	}
+}
+
+func TestRunTellsTheCommandItsSignedToken(t *testing.T) {
+	t.Parallel()
+	if o := run(t, &played{signed: "7.signed"}, "--key", "k", "--", "sh", "-c", `echo $FENCELOCK_SIGNED_TOKEN`); o.out != "7.signed\n" {
+		t.Errorf("got %+v", o)
 	}
 }
 

@@ -138,7 +138,7 @@ func (f *fake) Acquire(_ context.Context, req *connect.Request[v1.AcquireRequest
 		}}})
 	}
 	g := grant(req.Msg.GetKey(), big)
-	g.RequestId = req.Msg.GetRequestId()
+	g.RequestId, g.SignedToken = req.Msg.GetRequestId(), "9007199254740993.00112233aabbccdd.5f3a9c01.c2lnbmVk"
 	return answer(f, req, &v1.AcquireResponse{Outcome: &v1.AcquireResponse_Grant{Grant: g}})
 }
 
