@@ -3,12 +3,14 @@ package rpc
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	fencelockv1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
+	"github.com/fencelock/fencelock/core/fence"
 	"github.com/fencelock/fencelock/core/lock"
 )
 
@@ -74,8 +76,8 @@ func translate(ctx context.Context, err error) error {
 	return wire //nolint:wrapcheck // this is the wire's form
 }
 
-// Translate turns an error into what crosses the wire, for services of others: errors of the closed set by the one table, all else into
-// internal. ctx is the caller's.
+// Translate turns an error into what crosses the wire, for services of others: errors of the closed set by the one
+// table, all else into internal. A [fence.FencedOutError] has both tokens in its details. ctx is the caller's.
 func Translate(ctx context.Context, err error) error { return translate(ctx, err) }
 
 // plainError is an error that is about the transport, and so has no detail.
@@ -116,6 +118,12 @@ func describe(err error) (*fencelockv1.ErrorDetail, connect.Code) {
 	if e.Field != "" {
 		detail.Message = e.Field + ": " + e.Message
 		detail.Details = map[string]string{"field": e.Field}
+	}
+	if refused, ok := errors.AsType[*fence.FencedOutError](err); ok {
+		detail.Details = map[string]string{
+			"presented": strconv.FormatInt(int64(refused.Presented), 10),
+			"highest":   strconv.FormatInt(int64(refused.Highest), 10),
+		}
 	}
 	pause := e.RetryAfter
 	if pause == 0 && status == connect.CodeUnavailable {
