@@ -32,9 +32,6 @@ type Result struct {
 	Took time.Duration
 }
 
-// tellEvery is the pause between two lines of progress.
-const tellEvery = time.Second
-
 // Run does it, with lines of progress to w. It fails the test if the system cannot be brought up or stands still.
 func Run(t drills.T, programs *drills.Programs, o Options, w io.Writer) Result {
 	t.Helper()
@@ -57,12 +54,8 @@ func Run(t drills.T, programs *drills.Programs, o Options, w io.Writer) Result {
 	say("%d executors; making %d payouts of %d accounts", o.Executors, o.Payouts, o.Accounts)
 	begun := time.Now()
 	try("make payouts", s.Seed(t.Context(), "", o.Accounts, o.Payouts))
-	told := begun
 	r.Payouts = s.AwaitOver(func(over int) {
-		if over == o.Payouts || time.Since(told) > tellEvery {
-			told = time.Now()
-			say("%6.1f s  %d of %d payouts over", time.Since(begun).Seconds(), over, o.Payouts)
-		}
+		say("%6.1f s  %d of %d payouts over", time.Since(begun).Seconds(), over, o.Payouts)
 	})
 	r.Took = time.Since(begun)
 	r.Last, err = s.Scrape(t.Context())

@@ -76,7 +76,7 @@ func Run(t drills.T, programs *drills.Programs, o Options, w io.Writer) Result {
 	r.Waiting = len(payouts) - over(payouts)
 	say("quiet: %d payouts wait", r.Waiting)
 	watched := time.Now()
-	pause(t.Context(), o.For-time.Since(away))
+	pause(t.Context(), max(o.For-time.Since(away), stack.SessionTTL))
 	r.Back, err = traces(t.Context(), s)
 	try("look at the traces", err)
 	r.Watched = time.Since(watched)

@@ -34,7 +34,7 @@ func TestNothingIsExecutedWithoutALockServer(t *testing.T) {
 			onEach(t, func(t *testing.T, backend string) {
 				t.Helper()
 				r := outage.Run(t, programs, outage.Options{
-					Size: demo.Options{Backend: backend, Accounts: 10, Payouts: 120, Executors: 2, Concurrency: 4},
+					Size: demo.Options{Backend: backend, Accounts: 10, Payouts: 60, Executors: 2, Concurrency: 4},
 					How:  how, For: 8 * time.Second,
 				}, t.Output())
 				must(t, "print", r.Print(t.Output()))

@@ -74,7 +74,7 @@ func TestExecutorsShareOneAccount(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, backend string) {
 		t.Helper()
-		const payouts = 40
+		const payouts = 25
 		s := stack.Start(t, programs, stack.Options{Backend: backend})
 		must(t, "seed", s.Seed(t.Context(), "", 1, payouts))
 		for i := range 3 {

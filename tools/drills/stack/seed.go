@@ -51,7 +51,10 @@ const patience = 90 * time.Second
 // lookEvery is the pause between two looks at something that changes.
 const lookEvery = 200 * time.Millisecond
 
-// AwaitOver waits until all payouts are in a terminal state and returns them. It tells how many are whenever that has changed, and
+// tellEvery is the pause between two lines of progress.
+const tellEvery = time.Second
+
+// AwaitOver waits until all payouts are in a terminal state and returns them. It tells how many are where that has changed, and
 // fails the test when that has not changed for very long.
 func (s *Stack) AwaitOver(tell func(over int)) []Payout {
 	s.t.Helper()
@@ -61,6 +64,7 @@ func (s *Stack) AwaitOver(tell func(over int)) []Payout {
 // AwaitAll is [Stack.AwaitOver] for another condition.
 func (s *Stack) AwaitAll(what string, holds func(Payout) bool, tell func(int)) []Payout {
 	s.t.Helper()
+	var told time.Time
 	last, changed := -1, time.Now()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -77,7 +81,10 @@ func (s *Stack) AwaitAll(what string, holds func(Payout) bool, tell func(int)) [
 		}
 		if n != last {
 			last, changed = n, time.Now()
-			tell(n)
+			if n == len(payouts) || time.Since(told) > tellEvery {
+				told = time.Now()
+				tell(n)
+			}
 		}
 		switch {
 		case n == len(payouts):
