@@ -53,6 +53,7 @@ SELECT ` + askSettings + `,
           FROM pg_catalog.pg_sequence q WHERE q.seqrelid = 'fencelock.fencing_token_seq'::regclass) AS tokens_rise,
        (SELECT min(c.relname::text) FROM pg_catalog.pg_class c
          WHERE c.relnamespace = 'fencelock'::regnamespace AND c.relkind IN ('r', 'S') AND c.relpersistence <> 'p') AS unlogged,
+       ` + missingRights + ` AS missing,
        ` + lastToken + ` AS last_token, m.floor,
        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
   FROM fencelock.lock_meta m`
@@ -78,7 +79,9 @@ type facts struct {
 	// TokensRise: the sequence gives each number once, and in order.
 	TokensRise bool
 	// Unlogged is a table that a crash empties, or a sequence that it sets back; nil if there is none.
-	Unlogged         *string
+	Unlogged *string
+	// Missing are the rights that the role lacks; nil if it has all.
+	Missing          *string
 	LastToken, Floor int64
 	// Now is the database's time, in microseconds since 1970: readable whatever its DateStyle.
 	Now int64
@@ -141,13 +144,10 @@ func (s *Store) facts(ctx context.Context) (f *facts, sent, received time.Durati
 	}
 	defer conn.Release()
 	sent = s.clock.elapsed()
-	rows, err := conn.Query(ctx, askFacts)
-	if err != nil {
-		return nil, 0, 0, translate(err, reads)
-	}
+	rows, _ := conn.Query(ctx, askFacts) // the rows have the error too
 	f, err = pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[facts])
 	if err != nil {
-		return nil, 0, 0, translate(err, reads)
+		return nil, 0, 0, s.pools.explain(ctx, conn, err)
 	}
 	return f, sent, s.clock.elapsed(), nil
 }
@@ -182,6 +182,8 @@ func (s *Store) judge(f *facts) error {
 		return err
 	}
 	switch {
+	case f.Missing != nil:
+		return lacksRights(*f.Missing)
 	case !isUnicode(f.ServerEncoding):
 		return unsafeSetting("the database's encoding is %s, which cannot keep every name; UTF8 can", f.ServerEncoding)
 	case !isUnicode(f.ClientEncoding):

@@ -51,8 +51,21 @@ type pools struct {
 	refused atomic.Bool
 }
 
-// openPools reads the URLs and opens the pools. No connection is made yet.
+// openPools reads the URLs and opens the pools.
 func openPools(ctx context.Context, access Access) (*pools, error) {
+	p, err := openWork(ctx, access)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.openBeats(ctx); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// openWork is openPools without the pool for heartbeats. No connection is made yet.
+func openWork(ctx context.Context, access Access) (*pools, error) {
 	p := &pools{pooler: access.Pooler}
 	work, err := p.configure("postgres URL", access.URL, access.Pooler)
 	if err != nil {
@@ -70,22 +83,29 @@ func openPools(ctx context.Context, access Access) (*pools, error) {
 	}
 	work.MaxConns = max(work.MaxConns, minWorkers)
 	outlast(work)
-	beats := work.Copy()
-	beats.MaxConns, beats.MinConns, beats.MinIdleConns = beatConnections, beatConnections, 0
 	if p.work, err = pgxpool.NewWithConfig(ctx, work); err != nil {
-		return nil, translate(err, reads)
-	}
-	if p.beats, err = pgxpool.NewWithConfig(ctx, beats); err != nil {
-		p.work.Close()
 		return nil, translate(err, reads)
 	}
 	return p, nil
 }
 
+// openBeats opens the pool for heartbeats. Its connections are made at once, and closing it waits for those that are being
+// made: so not before it is known that the database answers.
+func (p *pools) openBeats(ctx context.Context) (err error) {
+	beats := p.work.Config()
+	beats.MaxConns, beats.MinConns, beats.MinIdleConns = beatConnections, beatConnections, 0
+	if p.beats, err = pgxpool.NewWithConfig(ctx, beats); err != nil {
+		return translate(err, reads)
+	}
+	return nil
+}
+
 // close closes all connections of the pools; calls in flight must have ended.
 func (p *pools) close() {
 	p.work.Close()
-	p.beats.Close()
+	if p.beats != nil {
+		p.beats.Close()
+	}
 }
 
 // canListen reports whether there is a direct way to the database.

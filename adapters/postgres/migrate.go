@@ -11,9 +11,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	gooselock "github.com/pressly/goose/v3/lock"
+
+	"github.com/fencelock/fencelock/core/lock"
 )
 
 //go:embed migrations/*.sql
@@ -36,7 +39,7 @@ const (
 // another role do it: a server whose database is up to date creates nothing. A schema that is newer than this
 // program is left as it is. Errors are those of [Dial].
 func Migrate(ctx context.Context, access Access) error {
-	p, err := openPools(ctx, access)
+	p, err := openWork(ctx, access)
 	if err != nil {
 		return err
 	}
@@ -63,13 +66,29 @@ func migrateFrom(ctx context.Context, p *pools, files fs.FS) error {
 	if err != nil || current >= newest {
 		return err
 	}
-	if err := createSchema(ctx, p); err != nil {
-		return err
+	err = createSchema(ctx, p)
+	if err == nil {
+		err = applyMigrations(ctx, p, files)
 	}
-	if err := applyMigrations(ctx, p, files); err != nil {
+	if isState(err, statePrivilege) {
+		return mayNotMigrate(err, current, newest)
+	}
+	if err != nil {
 		return fmt.Errorf("migrate the database: %w", translate(err, reads))
 	}
 	return nil
+}
+
+// mayNotMigrate says what to do where the role has not the right, and of the cause only what the database said: how
+// migrations are locked is of no use then.
+func mayNotMigrate(err error, current, newest int64) error {
+	answer, _ := errors.AsType[*pgconn.PgError](err)
+	at := fmt.Sprintf("the schema is at version %d", current)
+	if current == 0 {
+		at = "there is no schema yet"
+	}
+	const advice = "%s, this server needs version %d, and its role may not migrate: run lockserver migrate as a role that may"
+	return lock.Contention(fmt.Sprintf(advice, at, newest), false, answer)
 }
 
 // schemaVersion is the version of the schema; 0 if there is none.
@@ -80,7 +99,7 @@ func schemaVersion(ctx context.Context, p *pools) (int64, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read the version of the schema: %w", translate(err, reads))
+		return 0, fmt.Errorf("read the version of the schema: %w", p.explain(ctx, p.work, err))
 	}
 	return version, nil
 }
@@ -106,7 +125,7 @@ func createSchema(ctx context.Context, p *pools) error {
 		_, err = p.work.Exec(ctx, "CREATE SCHEMA fencelock")
 	}
 	if err != nil && !isState(err, stateDuplicateSchema, stateUniqueViolation) {
-		return fmt.Errorf("create the schema: %w", translate(err, reads))
+		return fmt.Errorf("create the schema: %w", err)
 	}
 	return nil
 }

@@ -253,34 +253,18 @@ func TestMigrationThatFailsIsUndone(t *testing.T) {
 // TestServersNeedNoRightToMigrate: another role may have done it.
 func TestServersNeedNoRightToMigrate(t *testing.T) {
 	t.Parallel()
-	url := testenv.Postgres(t).Database(t)
-	admin := raw(t, url)
-	role := "fencelock_test_" + lock.NewSessionID().Reveal()
-	mustExec(t, admin, "CREATE ROLE "+role+" LOGIN PASSWORD 'secret'")
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
-		_, _ = admin.Exec(ctx, "DROP OWNED BY "+role)
-		if _, err := admin.Exec(ctx, "DROP ROLE "+role); err != nil {
-			t.Logf("drop role: %v", err)
-		}
-	})
-	_, rest, _ := strings.Cut(strings.TrimPrefix(url, "postgres://"), "@")
-	access := postgres.Access{URL: "postgres://" + role + ":secret@" + rest}
-	err := postgres.Migrate(t.Context(), access)
+	r := newRole(t)
+	err := postgres.Migrate(t.Context(), r.access)
 	refused(t, "migrate without a right", err)
-	if err == nil || !strings.Contains(err.Error(), "permission denied") {
+	if want := fmt.Sprintf("there is no schema yet, this server needs version %d, and its role may not migrate: run lockserver migrate", newest(t)); err == nil ||
+		!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("the error does not say why: %v", err)
 	}
-	if err := postgres.Migrate(t.Context(), postgres.Access{URL: url}); err != nil {
+	if err := postgres.Migrate(t.Context(), postgres.Access{URL: r.url}); err != nil {
 		t.Fatal(err)
 	}
-	for _, right := range []string{
-		"USAGE ON SCHEMA fencelock", "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA fencelock",
-		"SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA fencelock",
-	} {
-		mustExec(t, admin, "GRANT "+right+" TO "+role)
-	}
-	p := placeAt(t, access, config())
+	r.grantAll()
+	p := placeAt(t, r.access, config())
 	g := p.grab("a", p.open(lock.MaxTTL))
 	p.release(g)
 	if err := p.Ping(t.Context()); err != nil {
@@ -291,19 +275,8 @@ func TestServersNeedNoRightToMigrate(t *testing.T) {
 // TestRoleWithASchemaOfItsOwnMayMigrate: it needs no right on the database where somebody has made the schema for it.
 func TestRoleWithASchemaOfItsOwnMayMigrate(t *testing.T) {
 	t.Parallel()
-	url := testenv.Postgres(t).Database(t)
-	admin := raw(t, url)
-	role := "fencelock_test_" + lock.NewSessionID().Reveal()
-	mustExec(t, admin, "CREATE ROLE "+role+" LOGIN PASSWORD 'secret'")
-	mustExec(t, admin, "CREATE SCHEMA fencelock AUTHORIZATION "+role)
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
-		_, _ = admin.Exec(ctx, "DROP OWNED BY "+role+" CASCADE")
-		if _, err := admin.Exec(ctx, "DROP ROLE "+role); err != nil {
-			t.Logf("drop role: %v", err)
-		}
-	})
-	_, rest, _ := strings.Cut(strings.TrimPrefix(url, "postgres://"), "@")
-	p := placeAt(t, postgres.Access{URL: "postgres://" + role + ":secret@" + rest}, config())
+	r := newRole(t)
+	r.exec("CREATE SCHEMA fencelock AUTHORIZATION " + r.name)
+	p := placeAt(t, r.access, config())
 	p.grab("a", p.open(lock.MaxTTL))
 }

@@ -93,7 +93,7 @@ func Dial(ctx context.Context, access Access, cfg Config) (*Store, error) {
 		s.report = func(Incident) {}
 	}
 	var err error
-	if s.pools, err = openPools(ctx, access); err != nil {
+	if s.pools, err = openWork(ctx, access); err != nil {
 		return nil, err
 	}
 	s.gate = newGate(s.pools.work.Config().MaxConns)
@@ -109,6 +109,9 @@ func Dial(ctx context.Context, access Access, cfg Config) (*Store, error) {
 
 func (s *Store) start(ctx context.Context, cfg Config) error {
 	if err := migrate(ctx, s.pools); err != nil {
+		return err
+	}
+	if err := s.pools.openBeats(ctx); err != nil {
 		return err
 	}
 	if err := s.check(ctx); err != nil {

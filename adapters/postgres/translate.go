@@ -24,24 +24,25 @@ const (
 
 // SQLSTATEs that mean more, or something else, than their class.
 const (
-	stateLockNotAvailable    = "55P03"
-	stateReadOnly            = "25006"
-	stateQueryCanceled       = "57014"
-	stateCannotConnectNow    = "57P03"
-	stateDataCorrupted       = "XX001"
-	stateIndexCorrupted      = "XX002"
-	statePrivilege           = "42501"
-	stateCompletionUnknown   = "40003"
-	stateTransactionUnknown  = "08007"
-	stateUndefinedTable      = "42P01"
-	stateUndefinedSchema     = "3F000"
-	stateDuplicateSchema     = "42P06"
-	stateUniqueViolation     = "23505"
-	severityError            = "ERROR"
-	classLength              = 2
-	messageNoAnswer          = "the store did not answer"
-	messageLate              = "the store did not answer in time"
-	messageRefusesCredential = "the store refuses the server's credentials"
+	stateLockNotAvailable   = "55P03"
+	stateReadOnly           = "25006"
+	stateQueryCanceled      = "57014"
+	stateCannotConnectNow   = "57P03"
+	stateDataCorrupted      = "XX001"
+	stateIndexCorrupted     = "XX002"
+	statePrivilege          = "42501"
+	stateCompletionUnknown  = "40003"
+	stateTransactionUnknown = "08007"
+	stateUndefinedTable     = "42P01"
+	stateUndefinedSchema    = "3F000"
+	stateDuplicateSchema    = "42P06"
+	stateUniqueViolation    = "23505"
+	stateUndefinedObject    = "42704"
+	stateProtocolViolation  = "08P01"
+	severityError           = "ERROR"
+	classLength             = 2
+	messageNoAnswer         = "the store did not answer"
+	messageLate             = "the store did not answer in time"
 )
 
 // verdict is what a SQLSTATE, or a class of them, means to a caller.
@@ -69,8 +70,10 @@ func judge(state string) verdict {
 	switch state[:min(classLength, len(state))] {
 	case "08":
 		return verdict{lock.CodeContention, "the connection to the store broke"}
-	case "28", "3D":
-		return verdict{lock.CodeContention, messageRefusesCredential}
+	case "28":
+		return verdict{lock.CodeContention, "the store refuses the server's role, or its password"}
+	case "3D":
+		return verdict{lock.CodeContention, "the store has no such database"}
 	case "40":
 		return verdict{lock.CodeContention, "the store gave way to another transaction"}
 	case "42", "3F":

@@ -33,7 +33,8 @@ func reason(err error) string {
 	if !quotes || strings.HasPrefix(reason, "failed to parse") {
 		return "its syntax is wrong"
 	}
-	return reason
+	reason = regexp.MustCompile(`strconv\.\w+: parsing ("[^"]*"): invalid syntax`).ReplaceAllString(reason, "$1 is no number")
+	return regexp.MustCompile(`strconv\.\w+: parsing ("[^"]*"): value out of range`).ReplaceAllString(reason, "$1 is out of range")
 }
 
 // Shown is a URL of PostgreSQL with what is secret in it replaced.
