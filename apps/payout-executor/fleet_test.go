@@ -108,7 +108,7 @@ func TestAFleetSharesABacklog(t *testing.T) {
 	if n := s.Refused(); n != 0 {
 		t.Errorf("%d calls were fenced out", n)
 	}
-	for _, fault := range s.Faults() {
+	for _, fault := range s.faults() {
 		t.Error(fault)
 	}
 }
@@ -192,7 +192,28 @@ func TestWithoutALockNothingIsExecuted(t *testing.T) {
 	}
 	t.Cleanup(stop)
 	until(t, "the backlog is empty", func() bool { return s.Backlog() == 0 })
-	for _, fault := range s.Faults() {
+	for _, fault := range s.faults() {
+		t.Error(fault)
+	}
+}
+
+// TestALostSessionIsReplaced: the session dies in the middle of the work, again and again; the backlog drains all the same.
+func TestALostSessionIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := emptyStage(t)
+	s.crowd(8, 60)
+	stop, _ := s.pool(t, 4, 50*time.Millisecond, s.portsFor(t, 2*time.Second))
+	for n := range 3 {
+		done := s.Count("Post")
+		until(t, "it goes on with a session", func() bool { return s.Count("Post") > done })
+		until(t, fmt.Sprint("session ", n, " is there to be killed"), func() bool { return s.killSessions(t) > 0 })
+	}
+	until(t, "the backlog is empty", func() bool { return s.Backlog() == 0 })
+	stop()
+	if n := len(s.Transfers()); n != 480 {
+		t.Errorf("%d transfers", n)
+	}
+	for _, fault := range s.faults() {
 		t.Error(fault)
 	}
 }

@@ -2,6 +2,7 @@
 //
 //	payout-executor [--config FILE] [--KEY=VALUE ...]    execute payouts until SIGTERM or SIGINT
 //	payout-executor config [...]                         print the configuration that would be used
+//	payout-executor reconcile [--json] [...]             compare payouts, submissions, ledger and rail, once
 //	payout-executor version                              print the version
 package main
 
@@ -16,5 +17,6 @@ func main() { payoutExecutor().Main() }
 func payoutExecutor() program.Program[config.Config] {
 	return program.Program[config.Config]{
 		Name: "payout-executor", Load: config.Load, Usage: config.Usage, Graph: executor.Graph,
+		Commands: []program.Command[config.Config]{{Name: "reconcile", Main: executor.Reconcile}},
 	}
 }

@@ -149,6 +149,21 @@ func (s *stage) revoke(t *testing.T, account string) {
 	}
 }
 
+// killSessions ends all sessions of executors, as if their time had run out.
+func (s *stage) killSessions(t *testing.T) (killed int) {
+	t.Helper()
+	sessions, _, err := s.locks.Client().Sessions(t.Context(), port.Page{Size: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, session := range sessions {
+		if session.Owner == "test" && s.locks.KillSession(session.ID) {
+			killed++
+		}
+	}
+	return killed
+}
+
 // ports are what an executor works with.
 type ports struct {
 	locks    payout.Locks
@@ -159,9 +174,15 @@ type ports struct {
 // ports returns those of one process.
 func (s *stage) ports(t *testing.T) ports {
 	t.Helper()
+	return s.portsFor(t, time.Minute)
+}
+
+// portsFor is ports with another time to live of the session.
+func (s *stage) portsFor(t *testing.T, ttl time.Duration) ports {
+	t.Helper()
 	c := remote.NewHTTPClient(4)
 	t.Cleanup(c.CloseIdleConnections)
-	held := locks.New(s.client(t), "test", time.Minute)
+	held := locks.New(s.client(t), "test", ttl)
 	t.Cleanup(func() { _ = held.Close(context.WithoutCancel(t.Context())) })
 	return ports{locks: held, payments: remote.NewPayments(c, s.services), rail: remote.NewRail(c, s.services)}
 }
@@ -228,9 +249,28 @@ func (s *stage) wantState(t *testing.T, want payout.State) {
 	if got := strings.TrimPrefix(s.State(thePayout).String(), "PAYOUT_STATE_"); got != string(want) {
 		t.Errorf("the payout is %s, want %s", got, want)
 	}
-	for _, fault := range s.Faults() {
+	for _, fault := range s.faults() {
 		t.Error(fault)
 	}
+}
+
+// faults are what is wrong with the books, and with the calls that led to them.
+func (s *stage) faults() []string {
+	found := s.Faults()
+	fenced, submits := map[int64]bool{}, map[int64]int{}
+	for _, c := range s.Calls() {
+		if fenced[c.Token] {
+			found = append(found, fmt.Sprintf("%s under the token %d, which was fenced out", c.Method, c.Token))
+		}
+		fenced[c.Token] = fenced[c.Token] || c.Refused
+		if c.Method == "Submit" {
+			submits[c.Token]++
+		}
+		if submits[c.Token] > 1 {
+			found = append(found, fmt.Sprintf("a second submit under the token %d", c.Token))
+		}
+	}
+	return found
 }
 
 // wantPosted is wantState for a payout that was paid once.
@@ -278,6 +318,7 @@ func until(t *testing.T, what string, ok func() bool) {
 type stepper struct {
 	mu    sync.Mutex
 	names []string
+	held  payout.Lock
 	// on is told of each boundary; what it returns becomes the call's error.
 	on func(n int, name string) error
 }
@@ -332,8 +373,33 @@ type steppedLocks struct {
 	s *stepper
 }
 
+// lose ends the lock, and the holder knows it at once.
+func (s *stepper) lose(t *testing.T) {
+	t.Helper()
+	s.mu.Lock()
+	held := s.held
+	s.mu.Unlock()
+	if held == nil {
+		return
+	}
+	if err := held.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := held.CheckStillHeld(); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("the lock is not lost: %v", err)
+	}
+}
+
 func (l steppedLocks) TryAcquire(ctx context.Context, account string) (payout.Lock, error) {
-	got, err := around(l.s, "acquire", func() (payout.Lock, error) { return l.Locks.TryAcquire(ctx, account) })
+	got, err := around(l.s, "acquire", func() (payout.Lock, error) {
+		got, err := l.Locks.TryAcquire(ctx, account)
+		if err == nil {
+			l.s.mu.Lock()
+			l.s.held = got
+			l.s.mu.Unlock()
+		}
+		return got, err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -393,7 +459,9 @@ func (r steppedRail) Lookup(ctx context.Context, token payout.Token, ref payout.
 	return f.sent, f.there, err
 }
 
-// contains reports whether calls have one of the methods.
-func contains(calls []model.Call, methods ...string) bool {
-	return slices.ContainsFunc(calls, func(c model.Call) bool { return slices.Contains(methods, c.Method) })
+// beginnings are the calls that begin something, of those.
+func beginnings(calls []model.Call) []model.Call {
+	return slices.DeleteFunc(slices.Clone(calls), func(c model.Call) bool {
+		return !slices.Contains([]string{"Claim", "Advance RAIL_SUBMITTED", "Submit"}, c.Method)
+	})
 }

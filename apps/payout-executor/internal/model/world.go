@@ -167,6 +167,16 @@ func (w *World) Tamper(change func(b *Books)) {
 	w.payouts, w.submissions, w.transfers = b.Payouts, b.Submissions, b.Transfers
 }
 
+// DropEntries empties the ledger, and puts the balances back.
+func (w *World) DropEntries() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.entries = nil
+	for _, a := range w.accounts {
+		a.balance = a.opening
+	}
+}
+
 // Books is what [World.Tamper] may change.
 type Books struct {
 	Payouts     []*v1.Payout
