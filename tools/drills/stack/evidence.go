@@ -55,7 +55,7 @@ func (s *Stack) readOn(ctx context.Context, run lockRun) error {
 	default:
 	}
 	mark := "reader-" + rand.Text()
-	sessions := fencelockv1connect.NewSessionServiceClient(s.client, run.url)
+	sessions := fencelockv1connect.NewSessionServiceClient(s.client, run.url, insist())
 	opened, err := sessions.OpenSession(ctx, connect.NewRequest(&fencelockv1.OpenSessionRequest{Owner: mark}))
 	if err != nil {
 		return fmt.Errorf("open session: %w", err)

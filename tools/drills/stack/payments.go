@@ -178,7 +178,7 @@ func (s *Stack) Claim(ctx context.Context, id, account string, token lock.Token)
 
 // RaiseFloor has the lock server grant only tokens above the number from now on, as an operator would.
 func (s *Stack) RaiseFloor(ctx context.Context, above lock.Token) error {
-	admin := fencelockv1connect.NewAdminServiceClient(s.client, s.Lock.URL())
+	admin := fencelockv1connect.NewAdminServiceClient(s.client, s.Lock.URL(), insist())
 	_, err := admin.RaiseTokenFloor(ctx, connect.NewRequest(&fencelockv1.RaiseTokenFloorRequest{
 		Above: int64(above), Operator: "drill", Reason: "tokens of another store are in use",
 	}))

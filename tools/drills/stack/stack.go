@@ -74,8 +74,8 @@ func Start(t drills.T, programs *drills.Programs, o Options) *Stack {
 	s.startProxy(o)
 	s.startPayment(o)
 	s.ToPayment, s.ToProxy = s.open(s.Payment), s.open(s.Proxy)
-	s.payments = paymentsv1connect.NewPaymentServiceClient(s.client, s.Payment.URL)
-	s.rail = paymentsv1connect.NewRailServiceClient(s.client, s.Proxy.URL)
+	s.payments = paymentsv1connect.NewPaymentServiceClient(s.client, s.Payment.URL, insist())
+	s.rail = paymentsv1connect.NewRailServiceClient(s.client, s.Proxy.URL, insist())
 	return s
 }
 
