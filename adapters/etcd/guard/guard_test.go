@@ -3,6 +3,7 @@ package guard_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -162,6 +163,21 @@ func TestAMarkThatIsNoNumberLetsNobodyIn(t *testing.T) {
 			_, err := p.Advance(t.Context(), "a", 33, rule)
 			expect(t, strconv.Quote(value)+" "+rule.String(), err, lock.ErrContention, false)
 		}
+	}
+}
+
+// TestAMarkCanBeReset as docs/fencing.md says, after a made-up number has locked everyone out.
+func TestAMarkCanBeReset(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	if _, err := p.Do(t.Context(), "a", math.MaxInt64, fence.Above); err != nil {
+		t.Fatal(err)
+	}
+	p.set(t, "mark/a", fmt.Sprintf("%019d", 50))
+	_, err := p.Do(t.Context(), "a", 49, fence.NotBelow)
+	refused(t, "an older one", err, fence.FencedOutError{Resource: "a", Rule: fence.NotBelow, Presented: 49, Highest: 50})
+	if _, err := p.Do(t.Context(), "a", 51, fence.Above); err != nil {
+		t.Errorf("a newer one: %v", err)
 	}
 }
 

@@ -177,6 +177,25 @@ func TestHigherLevelsGiveARetryableError(t *testing.T) {
 	}
 }
 
+// TestAMarkCanBeReset as docs/fencing.md says, after a made-up number has locked everyone out.
+func TestAMarkCanBeReset(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	for _, s := range shapes() {
+		p.admitted(t, s.advance, s.resource, math.MaxInt64, fence.Above)
+		const granted = 50
+		if _, err := p.pool.Exec(t.Context(), s.raise, s.resource, granted); err != nil {
+			t.Fatal(err)
+		}
+		tx := p.begin(t, pgx.ReadCommitted)
+		if v, err := s.advance(t.Context(), tx, s.resource, granted-1, fence.NotBelow); err != nil || v.Admitted {
+			t.Errorf("%s: an older one: %+v, %v", s.name, v, err)
+		}
+		_ = tx.Rollback(t.Context())
+		p.admitted(t, s.advance, s.resource, granted+1, fence.Above)
+	}
+}
+
 func TestOneResourceSaysNothingAboutAnother(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -31,14 +31,8 @@ func translate(err error, alone bool) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || pgconn.Timeout(err) {
 		message = "the marks did not answer in time"
 	}
-	return lock.Contention(message, alone && !unsent(err), err)
-}
-
-// unsent reports whether the statement surely has not reached the database. The driver says of a closed
-// connection that it is safe to try again, also where it was closed since the answer did not come.
-func unsent(err error) bool {
-	_, connecting := errors.AsType[*pgconn.ConnectError](err)
-	return connecting || pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
+	_, unsent := errors.AsType[*pgconn.ConnectError](err)
+	return lock.Contention(message, alone && !unsent, err)
 }
 
 // translateAnswer judges an error that the database sent. Only one that ends the connection leaves it open whether the

@@ -264,9 +264,24 @@ func TestStreamsAreRefusedUnlessNamed(t *testing.T) {
 
 func TestAClientIsNotGuarded(t *testing.T) {
 	t.Parallel()
-	interceptor := guard.NewInterceptor(fence.Unsigned{}, accountOf)
-	c := dial(t, payments{claims: nothing}, interceptor, connect.WithInterceptors(interceptor))
+	nobody := func(connect.AnyRequest) (lock.Key, error) { return lock.Key{}, lock.ErrInvalid }
+	c := dial(t, payments{claims: nothing}, guard.NewInterceptor(fence.Unsigned{}, accountOf),
+		connect.WithInterceptors(guard.NewInterceptor(fence.Unsigned{}, nobody)))
 	if _, err := claim(t.Context(), c, "1", "33"); err != nil {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestAHandlerHasTheTurnWhileItRuns(t *testing.T) {
+	t.Parallel()
+	gate := guard.NewGate(newMemory())
+	people := 0
+	c := dial(t, payments{claims: func(context.Context, lock.Token) error {
+		people, _ = gate.At("default/payout:1")
+		return errors.New("whatever comes of it")
+	}}, guard.NewInterceptor(fence.Unsigned{}, accountOf, guard.WithMarks(gate, fence.Above)))
+	_, _ = claim(t.Context(), c, "1", "33")
+	if _, left := gate.At(""); people != 1 || left != 0 {
+		t.Errorf("%d had the turn, %d resources are left behind", people, left)
 	}
 }
