@@ -86,7 +86,7 @@ func TestTheManualOfPostgreSQL(t *testing.T) {
 	execute(t, c.superuser("postgres"), manual(t, "roles")[0])
 	server := postgres(c.as("fencelock_server"), t.TempDir())
 	t.Run("the servers' role makes no schema", func(t *testing.T) {
-		if p := server.begin(t); p.exit(t) != program.ExitFailed || !strings.Contains(p.errors.String(), "no right to") {
+		if p := server.begin(t); p.exit(t) != program.ExitFailed || !strings.Contains(p.errors.String(), "run lockserver migrate as a role that may") {
 			t.Errorf("exit code %d: %s", p.exit(t), p.errors)
 		}
 	})
@@ -103,6 +103,8 @@ func TestTheManualOfPostgreSQL(t *testing.T) {
 	if n := execute(t, c.superuser("fencelock"), manual(t, "query")[1]); n != 1 {
 		t.Errorf("%d grants are shown, want 1", n)
 	}
+	c.checkObstacles(t)
+	c.checkReader(t)
 	kill := strings.Replace(manual(t, "kill")[0], "4711", "(SELECT session FROM fencelock.lock_entry WHERE key = 'kept')", 1)
 	if n := execute(t, c.superuser("fencelock"), kill); n != 1 {
 		t.Errorf("%d sessions were ended, want 1", n)
@@ -120,6 +122,55 @@ func TestTheManualOfPostgreSQL(t *testing.T) {
 	}
 	if text := p.errors.String(); strings.Contains(text, "denied") {
 		t.Errorf("something was denied: %s", text)
+	}
+}
+
+// checkObstacles: who is in the way is shown, and nobody who only reads.
+func (c cluster) checkObstacles(t *testing.T) {
+	t.Helper()
+	other, err := pgx.Connect(t.Context(), c.superuser("fencelock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close(t.Context()) }()
+	for statement, want := range map[string]int64{"SELECT": 0, "SELECT FOR UPDATE": 1} {
+		tx, err := other.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), strings.Replace(statement, "SELECT", "SELECT FROM fencelock.lock_entry", 1)); err != nil {
+			t.Fatal(err)
+		}
+		if n := execute(t, c.superuser("fencelock"), manual(t, "query")[0]); n != want {
+			t.Errorf("%d are shown to be in the way after %s, want %d", n, statement, want)
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// checkReader: what people who only look are given lets them look, and no more.
+func (c cluster) checkReader(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, c.superuser("postgres"), "CREATE ROLE reader LOGIN PASSWORD 'secret'")
+	for _, grant := range regexp.MustCompile("`(GRANT [^`]* TO reader)`").FindAllStringSubmatch(string(text), -1) {
+		execute(t, c.as("fencelock_owner"), grant[1])
+	}
+	if n := execute(t, c.as("reader"), "SELECT owner FROM fencelock.lock_session"); n == 0 {
+		t.Error("the reader sees no session")
+	}
+	conn, err := pgx.Connect(t.Context(), c.as("reader"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if _, err := conn.Exec(t.Context(), "SELECT secret FROM fencelock.lock_session"); err == nil {
+		t.Error("the reader sees secrets")
 	}
 }
 

@@ -23,7 +23,7 @@ have() {
   done
   shift
   for image in "$@"; do
-    if timeout "${FENCELOCK_PULL_SECONDS:-30}" docker pull --quiet "$image" >/dev/null 2>&1; then
+    if timeout "${FENCELOCK_TEST_PULL_SECONDS:-30}" docker pull --quiet "$image" >/dev/null 2>&1; then
       echo "images: pulled $image"
       return
     fi

@@ -2,10 +2,13 @@ package server_test
 
 import (
 	"crypto/rand"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fencelock/fencelock/apps/lockserver/config"
 	"github.com/fencelock/fencelock/tools/testenv"
@@ -102,6 +105,32 @@ func TestIncidentsAreCountedAndLogged(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAStoreThatWentBackInTimeIsAnError, and its name is said once.
+func TestAStoreThatWentBackInTimeIsAnError(t *testing.T) {
+	t.Parallel()
+	address, _ := ownDatabase(t)
+	r := start(t, "--lock.backend=postgres", "--postgres.url="+address, "--postgres.state-dir="+t.TempDir())
+	for _, key := range []string{"a", "b", "c"} {
+		r.acquire(t, r.open(t, eventually), key, "r1")
+	}
+	conn, err := pgx.Connect(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if _, err := conn.Exec(t.Context(), "SELECT setval('fencelock.fencing_token_seq', 1)"); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the incident is logged", func() bool { return strings.Contains(r.log.String(), `"level":"ERROR","msg":"store_unsafe","error":"`) })
+	if n := r.series(t)["lock_store_incident_total backend=postgres kind=store_unsafe"]; n == 0 {
+		t.Error("the incident does not count")
+	}
+	waitFor(t, "the server is not ready", func() bool {
+		status, _ := r.get(t, "/readyz")
+		return status == http.StatusServiceUnavailable
+	})
 }
 
 // removeNotes removes the directory that the arguments name for a running server's notes, until it stops.

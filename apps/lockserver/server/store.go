@@ -75,5 +75,5 @@ func (o opening) report(kind string, err error) {
 		level = slog.LevelError
 	}
 	logger := o.Logger
-	logger.LogAttrs(context.Background(), level, "store_"+kind, slog.Any("error", err))
+	logger.LogAttrs(context.Background(), level, "store_"+strings.TrimPrefix(kind, "store_"), slog.Any("error", err))
 }

@@ -293,7 +293,7 @@ func TestIncidentsDocument(t *testing.T) {
 	}
 	var rows [][]string
 	for _, name := range names {
-		rows = append(rows, []string{document.Code("store_" + name), strings.Join(reporters[name], ", "), document.Prose})
+		rows = append(rows, []string{document.Code("store_" + strings.TrimPrefix(name, "store_")), strings.Join(reporters[name], ", "), document.Prose})
 	}
 	table("incidents").Check(t, rows)
 }
