@@ -13,7 +13,7 @@ import (
 )
 
 // The mark is raised and the leader is written in one transaction, or neither.
-func ExampleMarks_Do() {
+func ExampleMarks_Do() { //nolint:testableexamples // needs an etcd
 	lead := func(ctx context.Context, client *clientv3.Client, name string, token lock.Token) error {
 		marks := guard.New(client, "myapp/fence/")
 		_, err := marks.Do(ctx, "leader", token, fence.Above, clientv3.OpPut("myapp/leader", name))

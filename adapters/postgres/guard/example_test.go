@@ -12,7 +12,7 @@ import (
 )
 
 // The first write of a grant raises the mark in the row that it writes to; later ones find it equal.
-func ExampleNewColumn() {
+func ExampleNewColumn() { //nolint:testableexamples // needs a database
 	accounts := guard.NewColumn(guard.Column{Table: pgx.Identifier{"account"}, ID: "id", Mark: "fence"})
 
 	withdraw := func(ctx context.Context, pool *pgxpool.Pool, account string, amount int64, token lock.Token) error {
@@ -28,7 +28,7 @@ func ExampleNewColumn() {
 }
 
 // What is not a row of the caller's gets a mark in a table of its own.
-func ExampleNewTable() {
+func ExampleNewTable() { //nolint:testableexamples // needs a database
 	table := pgx.Identifier{"fence_mark"}
 	marks := guard.NewTable(table)
 

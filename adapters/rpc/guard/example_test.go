@@ -13,7 +13,7 @@ import (
 )
 
 // A service without transactions: the guard admits, and lets the writes of one file through one by one.
-func ExampleNewMiddleware() {
+func ExampleNewMiddleware() { //nolint:testableexamples // it serves
 	keyOf := func(r *http.Request) (lock.Key, error) { return lock.NewKey("", "file:"+r.PathValue("name")) }
 	gate := guard.NewGate(newMemory()) // in earnest marks that last: those of adapters/postgres/guard or adapters/etcd/guard
 	guarded := guard.NewMiddleware(fence.Unsigned{}, keyOf, guard.WithMarks(gate, fence.NotBelow))
@@ -26,7 +26,7 @@ func ExampleNewMiddleware() {
 
 // A service with transactions: the guard reads the token, believing only what the lock service has signed for the
 // account's key; the handler takes it from its context and shows it to the guard in its transaction.
-func ExampleNewInterceptor() {
+func ExampleNewInterceptor() { //nolint:testableexamples // it serves
 	text, _ := os.ReadFile("fence-public.pem")
 	keys, _ := fence.ParsePublicKeys(text)
 	verifier, err := fence.NewVerifier(keys...)
