@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/fencelock/fencelock/adapters/rpc/guard"
 	"github.com/fencelock/fencelock/core/fence"
@@ -111,30 +112,31 @@ func TestAWaitForTheTurnHeedsTheContext(t *testing.T) {
 
 func TestThoseWhoWaitAreServedInOrder(t *testing.T) {
 	t.Parallel()
-	gate := guard.NewGate(newMemory())
-	leave, err := gate.Enter(t.Context(), fence.Above, "a", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var work sync.WaitGroup
-	var served []lock.Token
-	for token := lock.Token(2); token <= 9; token++ {
-		work.Go(func() {
-			leave, err := gate.Enter(t.Context(), fence.Above, "a", token)
-			if err != nil {
-				t.Errorf("%d: %v", token, err)
-				return
-			}
-			served = append(served, token)
-			leave()
-		})
-		eventually(t, "it waits", func() bool { people, _ := gate.At("a"); return people == int(token) })
-	}
-	leave()
-	work.Wait()
-	if len(served) != 8 || !slices.IsSorted(served) {
-		t.Errorf("served %v", served)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		gate := guard.NewGate(newMemory())
+		leave, err := gate.Enter(t.Context(), fence.Above, "a", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var served []lock.Token
+		for token := lock.Token(2); token <= 9; token++ {
+			go func() {
+				leave, err := gate.Enter(t.Context(), fence.Above, "a", token)
+				if err != nil {
+					t.Errorf("%d: %v", token, err)
+					return
+				}
+				served = append(served, token)
+				leave()
+			}()
+			synctest.Wait() // it stands in line
+		}
+		leave()
+		synctest.Wait()
+		if len(served) != 8 || !slices.IsSorted(served) {
+			t.Errorf("served %v", served)
+		}
+	})
 }
 
 // panicking marks panic for one resource.
