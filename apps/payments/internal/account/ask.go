@@ -58,8 +58,8 @@ func (p NewPayout) check() error {
 	return form.Destination("destination", p.Destination)
 }
 
-// CreatePayout asks for a payout. Creating it again with the same values returns it as it is now; with others it is [refusal.Different].
-// Without its account it is [refusal.NotFound].
+// CreatePayout asks for a payout. Creating it again with the same values returns it as it is now; with others it is
+// [refusal.Different]. Without its account it is [refusal.NotFound].
 func (s *Store) CreatePayout(ctx context.Context, wanted NewPayout) (Payout, error) {
 	if err := wanted.check(); err != nil {
 		return Payout{}, err

@@ -12,17 +12,18 @@
 // Between the answer of one write and the sending of the next anything may happen to the caller; the check is part of the write's own
 // transaction, so nothing can come between the two.
 //
-// A write that is sent again since its answer was lost is answered as the first time. It is known by its token: the payout's last claim
-// was by it, or the payout is in the new state already, written by it.
+// A write that is sent again since its answer was lost is answered as the first time. It is known by its token: the payout's
+// last claim was by it, or the payout is in the new state already, written by it.
 //
 // # The balance
 //
-// Post writes the balance that its caller computed from what Claim had returned. That is a read-modify-write in the hands of a client, which
-// is what locks are for; nothing but lock and fence protects it. The ledger's entries are what it is compared with.
+// Post writes the balance that its caller computed from what Claim had returned. That is a read-modify-write in the hands of a
+// client, which is what locks are for; nothing but lock and fence protects it. The ledger's entries are what it is compared
+// with.
 //
 // # With fencing off
 //
-// The store trusts its callers as one does that relies on a lock alone: neither fence nor actual state is compared. It exists to show the
-// harm: a stale Post makes four entries instead of two, and a balance that is not what the entries add up to.
+// The store trusts its callers as one does that relies on a lock alone: neither fence nor actual state is compared. It exists
+// to show the harm: a stale Post makes four entries instead of two, and a balance that is not what the entries add up to.
 // Transitions that are in no list, and claims of payouts that are over, are refused in both modes.
 package account

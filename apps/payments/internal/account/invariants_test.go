@@ -19,8 +19,8 @@ type resource interface {
 	Post(ctx context.Context, ref account.Ref, token lock.Token, balance int64) (account.View, error)
 }
 
-// paused plays two executors on the payouts p, q and r, one of which is paused again and again and comes back too late. That calls are refused is
-// no concern here: only what is written is.
+// paused plays two executors on the payouts p, q and r, one of which is paused again and again and comes back too late. That
+// calls are refused is no concern here: only what is written is.
 func paused(ctx context.Context, r resource) {
 	const late, newer = 33, 34
 	p, q := ref("p"), ref("q")

@@ -67,8 +67,8 @@ func (s *Store) ListEvents(ctx context.Context, size int32, token string) (page 
 	return page, next, err
 }
 
-// GetLedger reads what the ledger says of an account and the payouts that it has entries of, or of all if id is empty, with [Rail]. Nobody
-// keeps a balance of [Rail]: it is the sum of its entries.
+// GetLedger reads what the ledger says of an account and the payouts that it has entries of, or of all if id is empty, with
+// [Rail]. Nobody keeps a balance of [Rail]: it is the sum of its entries.
 func (s *Store) GetLedger(ctx context.Context, id string) (Ledger, error) {
 	if id != "" {
 		if err := form.ID("account", id); err != nil {

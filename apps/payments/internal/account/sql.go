@@ -97,7 +97,7 @@ func one[T any](
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = refusal.New(refusal.NotFound, missing)
 	}
-	return row, err //nolint:wrapcheck // Within translates it
+	return row, err
 }
 
 // many reads all rows.

@@ -27,8 +27,8 @@ func (r Ref) check() error {
 	return form.ID("account", r.Account)
 }
 
-// Claim is the first write of a grant. A [Pending] payout becomes [Claimed]; one that an earlier holder left behind keeps its state. It
-// returns what is true until a newer grant claims.
+// Claim is the first write of a grant. A [Pending] payout becomes [Claimed]; one that an earlier holder left behind keeps its
+// state. It returns what is true until a newer grant claims.
 //
 // Errors: [lock.ErrFencedOut] unless the token is above the account's fence, or this very claim was made before;
 // [refusal.WrongState] for a payout that is over; [refusal.NotFound].
@@ -82,7 +82,9 @@ func (s Step) check() error {
 type UnlistedError struct{ From, To State }
 
 // Error implements error.
-func (e *UnlistedError) Error() string { return "transition " + string(e.From) + " to " + string(e.To) + " is not listed" }
+func (e *UnlistedError) Error() string {
+	return "transition " + string(e.From) + " to " + string(e.To) + " is not listed"
+}
 
 // Unwrap makes it a [lock.ErrInvalid].
 func (e *UnlistedError) Unwrap() error {
@@ -131,12 +133,12 @@ func repeated(p Payout, token lock.Token, step Step) (bool, error) {
 	return true, nil
 }
 
-// Post writes the ledger entries of a [RailAcked] payout and the account's new balance, which its caller computed from what [Store.Claim] had
-// returned, and makes it [Posted].
+// Post writes the ledger entries of a [RailAcked] payout and the account's new balance, which its caller computed from what
+// [Store.Claim] had returned, and makes it [Posted].
 //
-// Errors: [lock.ErrInvalid] for a balance that no account can have; [lock.ErrFencedOut] unless the token equals the account's fence;
-// [refusal.WrongState] unless the payout is [RailAcked] and was claimed by this grant; [refusal.Different] where it was posted before with
-// another balance; [refusal.NotFound].
+// Errors: [lock.ErrInvalid] for a balance that no account can have; [lock.ErrFencedOut] unless the token equals the account's
+// fence; [refusal.WrongState] unless the payout is [RailAcked] and was claimed by this grant; [refusal.Different] where it was
+// posted before with another balance; [refusal.NotFound].
 func (s *Store) Post(ctx context.Context, ref Ref, token lock.Token, balanceAfter int64) (View, error) {
 	if s.fencing {
 		if err := form.Balance("balance_after", balanceAfter); err != nil {

@@ -11,18 +11,11 @@ import (
 	"github.com/fencelock/fencelock/adapters/rpc/guard"
 	"github.com/fencelock/fencelock/apps/payments/internal/form"
 	"github.com/fencelock/fencelock/apps/payments/internal/refusal"
-	"github.com/fencelock/fencelock/core/fence"
 	"github.com/fencelock/fencelock/core/lock"
 )
 
 // Scope names what spans are of.
 const Scope = "github.com/fencelock/fencelock/apps/payments"
-
-// guarded reads the token of each call but those of the procedures named. It decides nothing about it: the stores do, in the transaction of
-// the write.
-func guarded(reader fence.Reader, unguarded ...string) connect.Interceptor {
-	return guard.NewInterceptor(reader, keyOf, guard.WithUnguarded(unguarded...))
-}
 
 // keyOf is the lock of the account that a message names.
 func keyOf(req connect.AnyRequest) (lock.Key, error) {

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencelock/fencelock/adapters/rpc"
+	"github.com/fencelock/fencelock/adapters/rpc/guard"
 	"github.com/fencelock/fencelock/apps/payments/internal/account"
 	"github.com/fencelock/fencelock/apps/payments/internal/rail"
 	"github.com/fencelock/fencelock/apps/payments/internal/telemetry"
@@ -30,27 +31,32 @@ const (
 func NewPayment(
 	store *account.Store, reader fence.Reader, watch *telemetry.Payment, tracer trace.Tracer, logger *slog.Logger,
 ) http.Handler {
-	_, handler := paymentsv1connect.NewPaymentServiceHandler(&payments{store, watch, tracer}, options(logger, guarded(reader,
-		paymentsv1connect.PaymentServiceOpenAccountProcedure, paymentsv1connect.PaymentServiceCreatePayoutProcedure,
-		paymentsv1connect.PaymentServiceListPayoutsProcedure, paymentsv1connect.PaymentServiceGetPayoutProcedure,
-		paymentsv1connect.PaymentServiceGetLedgerProcedure, paymentsv1connect.PaymentServiceListEventsProcedure,
-	)))
+	_, handler := paymentsv1connect.NewPaymentServiceHandler(&payments{store, watch, tracer}, options(reader, logger))
 	return handler
 }
 
 // NewRail serves RailService over a proxy. reader reads the tokens of submissions and lookups.
 func NewRail(proxy *rail.Proxy, reader fence.Reader, tracer trace.Tracer, logger *slog.Logger) http.Handler {
-	_, handler := paymentsv1connect.NewRailServiceHandler(&submissions{proxy, tracer},
-		options(logger, guarded(reader, paymentsv1connect.RailServiceListSubmissionsProcedure)))
+	_, handler := paymentsv1connect.NewRailServiceHandler(&submissions{proxy, tracer}, options(reader, logger))
 	return handler
 }
 
-func options(logger *slog.Logger, guard connect.Interceptor) connect.HandlerOption {
+// unguarded are the procedures that are not made under a lock.
+func unguarded() []string {
+	return []string{
+		paymentsv1connect.PaymentServiceOpenAccountProcedure, paymentsv1connect.PaymentServiceCreatePayoutProcedure,
+		paymentsv1connect.PaymentServiceListPayoutsProcedure, paymentsv1connect.PaymentServiceGetPayoutProcedure,
+		paymentsv1connect.PaymentServiceGetLedgerProcedure, paymentsv1connect.PaymentServiceListEventsProcedure,
+		paymentsv1connect.RailServiceListSubmissionsProcedure,
+	}
+}
+
+func options(reader fence.Reader, logger *slog.Logger) connect.HandlerOption {
 	return connect.WithHandlerOptions(
 		connect.WithReadMaxBytes(maxMessage),
 		connect.WithCompressMinBytes(compressFrom),
 		rpc.StrictJSON(),
-		connect.WithInterceptors(edge(), guard),
+		connect.WithInterceptors(edge(), guard.NewInterceptor(reader, keyOf, guard.WithUnguarded(unguarded()...))),
 		connect.WithRecover(func(ctx context.Context, spec connect.Spec, _ http.Header, value any) error {
 			logger.LogAttrs(ctx, slog.LevelError, "panic", slog.String("procedure", spec.Procedure),
 				slog.String("value", fmt.Sprint(value)), slog.String("stack", string(debug.Stack())))

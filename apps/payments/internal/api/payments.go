@@ -81,7 +81,9 @@ func (p *payments) Claim(
 ) (*connect.Response[paymentsv1.ClaimResponse], error) {
 	ref := account.Ref{Payout: req.Msg.GetId(), Account: req.Msg.GetAccount()}
 	v, err := write(ctx, p, "payment.claim", telemetry.ResourceAccount, ref,
-		func(ctx context.Context, token lock.Token) (account.View, error) { return p.store.Claim(ctx, ref, token) })
+		func(ctx context.Context, token lock.Token) (account.View, error) {
+			return p.store.Claim(ctx, ref, token)
+		})
 	return answered(&paymentsv1.ClaimResponse{Payout: payoutToWire(v.Payout), Account: accountToWire(v.Account)}, err)
 }
 
@@ -95,7 +97,9 @@ func (p *payments) Advance(
 		RailReference: req.Msg.GetRailReference(), Reason: req.Msg.GetReason(),
 	}
 	moved, err := write(ctx, p, "payment.advance", telemetry.ResourceAccount, ref,
-		func(ctx context.Context, token lock.Token) (account.Payout, error) { return p.store.Advance(ctx, ref, token, step) })
+		func(ctx context.Context, token lock.Token) (account.Payout, error) {
+			return p.store.Advance(ctx, ref, token, step)
+		})
 	return answered(&paymentsv1.AdvanceResponse{Payout: payoutToWire(moved)}, err)
 }
 

@@ -25,7 +25,9 @@ func (s *submissions) Submit(
 		Payout: req.Msg.GetPayout(), Account: req.Msg.GetAccount(), Amount: req.Msg.GetAmount(), Destination: req.Msg.GetDestination(),
 	}
 	made, err := under(ctx, s.tracer, "rail.submit", target{o.Payout, o.Account},
-		func(ctx context.Context, token lock.Token) (rail.Submission, error) { return s.proxy.Submit(ctx, token, o) })
+		func(ctx context.Context, token lock.Token) (rail.Submission, error) {
+			return s.proxy.Submit(ctx, token, o)
+		})
 	return answered(&paymentsv1.SubmitResponse{Submission: submissionToWire(made)}, err)
 }
 

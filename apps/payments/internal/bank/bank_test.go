@@ -259,9 +259,10 @@ func TestALogThatCannotBeReadIsAnError(t *testing.T) {
 	if _, err := bank.OpenLog(file); err == nil || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("read: %v", err)
 	}
-	if _, err := bank.OpenLog(filepath.Join(t.TempDir(), "no", "folder")); err == nil {
-		t.Error("opened in no folder")
+	if _, err := bank.OpenLog(filepath.Join(file, "log")); err == nil {
+		t.Error("opened in what is no folder")
 	}
+	_ = reopen(t, filepath.Join(t.TempDir(), "new", "folder", "log"))
 }
 
 func TestAfterALogThatCannotBeWrittenNothingIsExecuted(t *testing.T) {
@@ -306,7 +307,7 @@ func TestALateTransferIsExecutedWithoutItsCaller(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan error, 1)
 	go func() {
-		request, _ := http.NewRequestWithContext(ctx, "POST", server.URL+"/transfers", strings.NewReader(`{"reference":"p","amount":5,"destination":"d"}`))
+		request, _ := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/transfers", strings.NewReader(`{"reference":"p","amount":5,"destination":"d"}`))
 		response, err := server.Client().Do(request)
 		if err == nil {
 			_ = response.Body.Close()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
@@ -47,10 +48,13 @@ type Log struct {
 	broken error
 }
 
-// OpenLog reads the file, which it makes if it is not there. A last line that was never ended is cut off: its writer died before it
-// could have answered. Any other line that cannot
-// be read is an error, and so is a file that another process has open.
+// OpenLog reads the file, which it makes, with its folder, if it is not there. A last line that was never ended is cut off: its
+// writer died before it could have answered. Any other line that cannot be read is an error, and so is a file that another
+// process has open.
 func OpenLog(path string) (*Log, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("make folder for log of transfers: %w", err)
+	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the operator names the file
 	if err != nil {
 		return nil, fmt.Errorf("open log of transfers: %w", err)
@@ -92,8 +96,8 @@ func (l *Log) truncate() error {
 	return err //nolint:wrapcheck // as above
 }
 
-// Append names a transfer, writes it, and returns when it is on disk. After an error it is not in the log; where not even that is sure,
-// nothing is appended any more.
+// Append names a transfer, writes it, and returns when it is on disk. After an error it is not in the log; where not even that
+// is sure, nothing is appended any more.
 func (l *Log) Append(t Transfer) (Transfer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

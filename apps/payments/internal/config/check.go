@@ -13,7 +13,8 @@ import (
 
 // Keys and lines of help that programs have in common.
 const (
-	adminUsage   = "address of metrics and probes"
+	adminUsage = "address of metrics and probes"
+	//nolint:gosec // an example
 	urlUsage     = "such as postgres://role:password@host:5432/database; better given by the variable or the file than as a flag"
 	keyFile      = "fence.public-key-file"
 	keyFileUsage = "file with the public keys of which one must have signed each token; none: every caller is believed"

@@ -26,7 +26,9 @@ type Payment struct {
 }
 
 // LoadPayment reads the configuration; see [settings.Load].
-func LoadPayment(args, env []string) (Payment, error) { return load(keysOfPayment, Payment.check, args, env) }
+func LoadPayment(args, env []string) (Payment, error) {
+	return load(keysOfPayment, Payment.check, args, env)
+}
 
 // UsageOfPayment is the text of --help.
 func UsageOfPayment() string { return keysOfPayment(new(Payment)).FlagUsages() }

@@ -39,7 +39,9 @@ func LoadProxy(args, env []string) (Proxy, error) { return load(keysOfProxy, Pro
 func UsageOfProxy() string { return keysOfProxy(new(Proxy)).FlagUsages() }
 
 // Print writes c in a form that can be read back as a file, with passwords replaced.
-func (c Proxy) Print(w io.Writer) error { return settings.Print(w, settings.Bound(&c, keysOfProxy), shown) }
+func (c Proxy) Print(w io.Writer) error {
+	return settings.Print(w, settings.Bound(&c, keysOfProxy), shown)
+}
 
 // Logger logs to w, as configured.
 func (c Proxy) Logger(w io.Writer) *slog.Logger { return c.Log.Logger(w) }

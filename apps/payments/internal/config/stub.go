@@ -67,7 +67,7 @@ func keysOfStub(c *Stub) *pflag.FlagSet {
 	fs := flags("rail-stub")
 	fs.StringVar(&c.Addr, "rail.stub.addr", "127.0.0.1:8484", "address of the rail")
 	fs.StringVar(&c.AdminAddr, "rail.stub.admin-addr", "127.0.0.1:8485", adminUsage)
-	fs.StringVar(&c.LogFile, "rail.stub.log-file", "./fencelock-transfers.log", "file of what was received; it is only ever appended to")
+	fs.StringVar(&c.LogFile, "rail.stub.log-file", "./fencelock-data/transfers.log", "file of what was received; it is only ever appended to")
 	fs.DurationVar(&c.Latency, "rail.stub.latency", 0, "time that passes before a transfer is executed, up to 10m")
 	fs.Float64Var(&c.Decline, "rail.stub.decline", 0, "share of transfers that are declined, 0 to 1")
 	fs.Float64Var(&c.LoseReply, "rail.stub.lose-reply", 0, "share of the others that are executed and not answered, 0 to 1")

@@ -56,9 +56,10 @@ func (d *Database) Close() { d.pool.Close() }
 // Ping asks whether the database answers.
 func (d *Database) Ping(ctx context.Context) error { return translate(d.pool.Ping(ctx), false) }
 
-// Within runs do in a transaction that reads what is committed before each statement, and commits it if do returns nil. An error of do that
-// is of the closed set, or a refusal, is returned as it is; what the driver says becomes [lock.ErrContention] where the database
-// could not be asked, and then says whether the transaction may have been committed. The transaction is bounded by ten seconds.
+// Within runs do in a transaction that reads what is committed before each statement, and commits it if do returns nil. An
+// error of do that is of the closed set, or a refusal, is returned as it is; what the driver says becomes [lock.ErrContention]
+// where the database could not be asked, and then says whether the transaction may have been committed. The transaction is
+// bounded by ten seconds.
 func (d *Database) Within(ctx context.Context, do func(context.Context, pgx.Tx) error) error {
 	return d.run(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, do)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// Migrate brings a schema to the newest version of the migrations in files. Any number of processes may begin it at once: one after the other
-// does it, and those that come later find nothing to do. A schema that is newer than files is left as it is.
+// Migrate brings a schema to the newest version of the migrations in files. Any number of processes may begin it at once: one
+// after the other does it, and those that come later find nothing to do. A schema that is newer than files is left as it is.
 func (d *Database) Migrate(ctx context.Context, schema string, files fs.FS) error {
 	turn, err := d.pool.Begin(ctx)
 	if err != nil {

@@ -30,8 +30,8 @@ func translate(err error, committing bool) error {
 	return lock.Contention(message, committing && !errors.Is(err, pgx.ErrTxCommitRollback), err)
 }
 
-// retryable reports whether a SQLSTATE speaks of the moment and not of the statement. Those that stand for themselves: a row that another
-// transaction holds, and a standby, which can only be read from.
+// retryable reports whether a SQLSTATE speaks of the moment and not of the statement. Those that stand for themselves: a row
+// that another transaction holds, and a standby, which can only be read from.
 func retryable(state string) bool {
 	if state == "55P03" || state == "25006" {
 		return true

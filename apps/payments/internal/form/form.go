@@ -24,7 +24,7 @@ const (
 	DefaultPage = 100
 )
 
-// ID checks the id of an account or a payout: 1 to 64 characters of letters, digits and . _ : -
+// ID checks the id of an account or a payout: 1 to 64 letters, digits, or any of ". _ : -".
 func ID(field, id string) error {
 	if id == "" || len(id) > MaxIDBytes {
 		return lock.Invalid(field, "must be 1 to 64 characters")

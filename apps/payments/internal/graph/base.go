@@ -87,13 +87,14 @@ type health struct {
 	stopping atomic.Bool
 	// ask asks what the program depends on; nil: nothing.
 	ask func(context.Context) error
-	// stop is called when stopping begins; nil: nothing.
-	stop func()
+	// begin is called when stopping begins, and drain when no calls are left: it waits for what goes on without its caller.
+	begin func()
+	drain func(context.Context) error
 }
 
-func newHealth() *health { return &health{} }
-
-func (h *health) atStop(stop func()) { h.stop = stop }
+func newHealth() *health {
+	return &health{begin: func() {}, drain: func(context.Context) error { return nil }}
+}
 
 // ready is nil if calls can be served now.
 func (h *health) ready(ctx context.Context) error {
@@ -108,12 +109,12 @@ func (h *health) ready(ctx context.Context) error {
 	return h.ask(ctx)
 }
 
-// begin says that the program stops.
-func (h *health) begin() {
+// stop closes the door of the calls and lets what is in flight end.
+func (h *health) stop(ctx context.Context, door *endpoint.Endpoint) error {
 	h.stopping.Store(true)
-	if h.stop != nil {
-		h.stop()
-	}
+	h.begin()
+	door.Stop(ctx)
+	return h.drain(ctx)
 }
 
 // openDatabase connects and migrates.
@@ -126,7 +127,10 @@ func openDatabase(
 	}
 	lc.Append(fx.StopHook(db.Close))
 	h.ask = db.Ping
-	return db, migrate(ctx, db)
+	if err := migrate(ctx, db); err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	return db, nil
 }
 
 // addresses are those of the doors.
@@ -148,10 +152,9 @@ func newDoors(lc fx.Lifecycle, stop fx.Shutdowner, at addresses, handler http.Ha
 	}
 	// The admin door opens first and closes last, so that a probe sees the stopping.
 	lc.Append(fx.StartStopHook(d.admin.Start, d.admin.Stop))
-	lc.Append(fx.StartStopHook(d.public.Start, func(ctx context.Context) {
+	lc.Append(fx.StartStopHook(d.public.Start, func(ctx context.Context) error {
 		logger.InfoContext(ctx, "stopping")
-		h.begin()
-		d.public.Stop(ctx)
+		return h.stop(ctx, d.public)
 	}))
 	return d
 }

@@ -47,13 +47,13 @@ func openSubmissions(ctx context.Context, lc fx.Lifecycle, cfg config.Proxy, h *
 	return openDatabase(ctx, lc, h, cfg.URL, "rail-proxy", rail.Migrate)
 }
 
-func newProxy(lc fx.Lifecycle, cfg config.Proxy, db *database.Database, watch *telemetry.Rail) (*rail.Proxy, error) {
+func newProxy(h *health, cfg config.Proxy, db *database.Database, watch *telemetry.Rail) (*rail.Proxy, error) {
 	client, err := rail.NewClient(cfg.Rail)
 	if err != nil {
 		return nil, err
 	}
 	p := rail.NewProxy(rail.NewStore(db, cfg.Fencing), client, cfg.Timeout, watch.Observe)
-	lc.Append(fx.StopHook(p.Close))
+	h.drain = p.Close
 	return p, nil
 }
 

@@ -48,6 +48,6 @@ func openTransfers(lc fx.Lifecycle, cfg config.Stub) (*bank.Log, error) {
 
 func newBank(ctx context.Context, h *health, log *bank.Log, cfg config.Stub, watch *telemetry.Stub) http.Handler {
 	stopping, stop := context.WithCancel(ctx)
-	h.atStop(stop) // a long latency is cut short
+	h.begin = stop // a long latency is cut short
 	return bank.New(stopping, log, cfg.Faults(), watch.Transferred)
 }

@@ -22,8 +22,8 @@ const (
 	dialLimit = 5 * time.Second
 )
 
-// Client speaks with the rail. It sends what it is asked to send once: no redirect is followed, and no connection is used twice, since Go's
-// transport sends a request again where a connection that was kept turns out to be closed.
+// Client speaks with the rail. It sends what it is asked to send once: no redirect is followed, and no connection is used
+// twice, since Go's transport sends a request again where a connection that was kept turns out to be closed.
 type Client struct {
 	base *url.URL
 	http *http.Client
@@ -70,7 +70,8 @@ func (c *Client) send(ctx context.Context, o Order) (answer, error) {
 	return answer{}, fmt.Errorf("send order: the rail answers %d, which settles nothing", status)
 }
 
-// find asks, without sending anything, what the rail has received under a payout's name, and how many transfers of those it has executed.
+// find asks, without sending anything, what the rail has received under a payout's name, and how many transfers of those it has
+// executed.
 func (c *Client) find(ctx context.Context, payout string) (a answer, executed int, err error) {
 	where := c.base.JoinPath("transfers")
 	where.RawQuery = url.Values{"reference": {payout}}.Encode()

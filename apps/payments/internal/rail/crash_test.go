@@ -192,7 +192,7 @@ func TestACallerThatLeavesDoesNotStopASubmission(t *testing.T) {
 		_, err := p.Submit(ctx, 33, order("p", "d"))
 		left <- err
 	}()
-	w.arrived(1)
+	w.arrived()
 	leave()
 	if err := <-left; !errors.Is(err, lock.ErrContention) || !lock.IsAmbiguous(err) || !errors.Is(err, context.Canceled) {
 		t.Errorf("the caller is told %v", err)
@@ -214,7 +214,7 @@ func TestALookupWaitsForWhatIsBeingSent(t *testing.T) {
 		s, _ := p.Submit(t.Context(), 33, order("p", "d"))
 		submitted <- s
 	}()
-	w.arrived(1)
+	w.arrived()
 	brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, _, err := p.Lookup(brief, 34, "p", "a"); !errors.Is(err, lock.ErrContention) {
@@ -251,7 +251,7 @@ func TestClosingWaitsForWhatIsBeingSent(t *testing.T) {
 		defer close(left)
 		_, _ = p.Submit(ctx, 33, order("p", "d"))
 	}()
-	w.arrived(1)
+	w.arrived()
 	leave()
 	<-left
 	brief, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -284,7 +284,7 @@ func TestAnOutcomeIsWrittenWhenTheDatabaseIsBack(t *testing.T) {
 		s, _ := p.Submit(t.Context(), 33, order("p", "d"))
 		submitted <- s
 	}()
-	w.arrived(1)
+	w.arrived()
 	network.Cut()
 	if _, err := p.Submit(t.Context(), 33, order("q", "d")); !errors.Is(err, lock.ErrContention) || lock.IsAmbiguous(err) {
 		t.Errorf("submit without a database: %v", err)

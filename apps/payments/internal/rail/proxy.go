@@ -74,8 +74,9 @@ func (p *Proxy) begin() (ok bool) {
 // Submit sends an order to the rail. What has begun goes on if ctx ends, and its outcome is written; the caller is told that it
 // is not known yet. An outcome that the rail did not give is no error.
 //
-// Errors: [lock.ErrInvalid]; [lock.ErrFencedOut] for a token below the account's mark; [refusal.Duplicate] for a payout that was submitted
-// before, of which nothing is sent; [lock.ErrContention], which if it is ambiguous means that the order may have been sent.
+// Errors: [lock.ErrInvalid]; [lock.ErrFencedOut] for a token below the account's mark; [refusal.Duplicate] for a payout that
+// was submitted before, of which nothing is sent; [lock.ErrContention], which if it is ambiguous means that the order may have
+// been sent.
 func (p *Proxy) Submit(ctx context.Context, token lock.Token, o Order) (Submission, error) {
 	if err := errors.Join(o.check(), lock.CheckToken(token)); err != nil {
 		return Submission{}, err
@@ -171,12 +172,12 @@ func (p *Proxy) record(ctx context.Context, number int64, a answer) (Submission,
 	}
 }
 
-// Lookup tells what is known of a payout's submission, and raises the account's mark: where there is none, no holder of an older token
-// can make one. It waits for a submission that this proxy is sending. Where the outcome is not known it asks the rail's read-only lookup,
-// and writes what that says.
+// Lookup tells what is known of a payout's submission, and raises the account's mark: where there is none, no holder of an
+// older token can make one. It waits for a submission that this proxy is sending. Where the outcome is not known it asks the
+// rail's read-only lookup, and writes what that says.
 //
-// Errors: [lock.ErrInvalid]; [lock.ErrFencedOut] for a token below the account's mark; [refusal.Different] for a payout that was submitted for another
-// account; [lock.ErrContention], also where the submission is still being sent when ctx ends.
+// Errors: [lock.ErrInvalid]; [lock.ErrFencedOut] for a token below the account's mark; [refusal.Different] for a payout that
+// was submitted for another account; [lock.ErrContention], also where the submission is still being sent when ctx ends.
 func (p *Proxy) Lookup(ctx context.Context, token lock.Token, payout, account string) (s Submission, there bool, err error) {
 	if err := errors.Join(checkRef(payout, account), lock.CheckToken(token)); err != nil {
 		return Submission{}, false, err

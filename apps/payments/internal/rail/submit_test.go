@@ -83,7 +83,7 @@ func TestTwoSubmissionsAtOnceAreSentOnce(t *testing.T) {
 	for range callers - 1 {
 		refused(t, "all but one", <-errs, refusal.Duplicate)
 	}
-	w.arrived(1)
+	w.arrived()
 	release()
 	wg.Wait()
 	if err := <-errs; err != nil {

@@ -41,8 +41,8 @@ func NewPayment(registry prometheus.Registerer, logger *slog.Logger) (*Payment, 
 	return p, register(registry, p.fenced, p.refused)
 }
 
-// Refused counts and logs a write that was refused, if its error is one that means something: a stale token, or a transition that is not
-// listed. resource is what was written: [ResourceAccount] or [ResourceLedger].
+// Refused counts and logs a write that was refused, if its error is one that means something: a stale token, or a transition
+// that is not listed. resource is what was written: [ResourceAccount] or [ResourceLedger].
 func (p *Payment) Refused(ctx context.Context, resource string, ref account.Ref, token lock.Token, err error) {
 	who := []slog.Attr{slog.String("payout", ref.Payout), slog.String("account", ref.Account), slog.Int64("token", int64(token))}
 	if out, ok := errors.AsType[*fence.FencedOutError](err); ok {
