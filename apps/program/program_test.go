@@ -7,10 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"go.uber.org/fx"
@@ -193,4 +195,42 @@ func TestAStopThatFailsIsAFailure(t *testing.T) {
 	if code, _, _ := run(kettle(fx.Hook{OnStop: func(context.Context) error { return errors.New("stuck") }}), signals); code != program.ExitFailed {
 		t.Errorf("code %d, want %d", code, program.ExitFailed)
 	}
+}
+
+// TestASignalIsHeardOnce: the graph hears the signals of the operating system too, and may be the first to tell. That is not a second signal,
+// which would cut the drain short.
+func TestASignalIsHeardOnce(t *testing.T) {
+	t.Parallel()
+	signals, ready, draining, drained := make(chan os.Signal), make(line, 1), make(chan struct{}), make(chan struct{})
+	p := kettle(fx.Hook{OnStop: func(context.Context) error {
+		close(draining)
+		<-drained
+		return nil
+	}})
+	code := make(chan int, 1)
+	go func() { code <- p.Run(nil, nil, ready, io.Discard, signals) }()
+	<-ready
+	alive := make(chan os.Signal, 1)
+	signal.Notify(alive, syscall.SIGTERM) // as a main does
+	defer signal.Stop(alive)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-draining: // upon what the graph has heard
+	case <-time.After(100 * time.Millisecond):
+	}
+	signals <- syscall.SIGTERM
+	close(drained)
+	if got := <-code; got != program.ExitOK {
+		t.Errorf("exit code %d after one signal", got)
+	}
+}
+
+// line tells when something is written.
+type line chan struct{}
+
+func (l line) Write(b []byte) (int, error) {
+	l <- struct{}{}
+	return len(b), nil
 }

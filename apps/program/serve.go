@@ -25,13 +25,24 @@ func (p Program[C]) serve(cfg C, stdout, stderr io.Writer, signals <-chan os.Sig
 		return ExitFailed
 	}
 	_, _ = fmt.Fprintf(stdout, "%s ready: %s\n", p.Name, ready())
-	code := ExitOK
-	select {
-	case <-signals:
-	case s := <-app.Wait():
-		code = s.ExitCode
+	return stop(ctx, app, signals, wait(app, signals))
+}
+
+// wait returns when a signal has come or something has failed, with the exit code. The graph hears the signals of the operating system
+// too: what it tells of without an exit code is the signal that comes from signals itself, and must not be taken for another one.
+func wait(app *fx.App, signals <-chan os.Signal) (code int) {
+	failed := app.Wait()
+	for {
+		select {
+		case <-signals:
+			return ExitOK
+		case s := <-failed:
+			if s.ExitCode != ExitOK {
+				return s.ExitCode
+			}
+			failed = nil
+		}
 	}
-	return stop(ctx, app, signals, code)
 }
 
 // stop drains; a second signal ends it at once.
