@@ -107,7 +107,7 @@ const (
 	ErrorCode_ERROR_CODE_UNSPECIFIED ErrorCode = 0
 	// ERROR_CODE_NOT_FOUND: there is no such account, payout or submission. Connect code not_found.
 	ErrorCode_ERROR_CODE_NOT_FOUND ErrorCode = 1
-	// ERROR_CODE_WRONG_STATE: the payout is in another state, named in the detail. Connect code failed_precondition.
+	// ERROR_CODE_WRONG_STATE: the payout is in another state, named in the detail, or was not claimed by this grant. Connect code failed_precondition.
 	ErrorCode_ERROR_CODE_WRONG_STATE ErrorCode = 2
 	// ERROR_CODE_DIFFERENT: something of that name exists with other values. Connect code already_exists.
 	ErrorCode_ERROR_CODE_DIFFERENT ErrorCode = 3
@@ -354,9 +354,9 @@ func (x *Payout) GetChangedAt() *timestamppb.Timestamp {
 // OpenAccountRequest makes an account.
 type OpenAccountRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id is 1 to 64 characters of letters, digits and . _ : -
+	// id is 1 to 64 characters of letters, digits and . _ : - and not "rail".
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// balance to begin with, in minor units, at least 0.
+	// balance to begin with, in minor units, 0 to 10^12.
 	Balance       int64 `protobuf:"varint,2,opt,name=balance,proto3" json:"balance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -459,7 +459,7 @@ type CreatePayoutRequest struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// account it leaves.
 	Account string `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
-	// amount in minor units, above 0.
+	// amount in minor units, 1 to 10^12.
 	Amount int64 `protobuf:"varint,3,opt,name=amount,proto3" json:"amount,omitempty"`
 	// destination as the rail knows it, 1 to 64 characters.
 	Destination   string `protobuf:"bytes,4,opt,name=destination,proto3" json:"destination,omitempty"`
@@ -1045,7 +1045,7 @@ type PostRequest struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// account it leaves; its lock is the key "payout:" and this.
 	Account string `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
-	// balance_after is the account's new balance, computed by the holder of the lock from what it saw at its claim.
+	// balance_after is the account's new balance, 0 to 10^12, computed by the holder of the lock from what it saw at its claim.
 	BalanceAfter  int64 `protobuf:"varint,3,opt,name=balance_after,json=balanceAfter,proto3" json:"balance_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1261,7 +1261,7 @@ func (x *GetLedgerResponse) GetGroups() []*LedgerGroup {
 // LedgerAccount compares a balance with its entries.
 type LedgerAccount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// id of the account. The account "rail" stands for money that has left.
+	// id of the account. The account "rail" stands for money that has left; nobody keeps its balance, which is the sum of its entries.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// balance as it is kept.
 	Balance int64 `protobuf:"varint,2,opt,name=balance,proto3" json:"balance,omitempty"`

@@ -72,7 +72,8 @@ type PaymentServiceClient interface {
 	// Claim is the first write of a grant: it raises the account's fence to the token, which must be above it. A payout
 	// that is PENDING becomes CLAIMED; one that an earlier holder left behind keeps its state. Terminal ones are refused.
 	Claim(context.Context, *connect.Request[v1.ClaimRequest]) (*connect.Response[v1.ClaimResponse], error)
-	// Advance moves a claimed payout from one state to the next. The token must equal the account's fence.
+	// Advance moves a payout that the grant has claimed from one state to the next. The token must equal the account's fence. A step that
+	// is in no list is refused with the code INVALID of fencelock.v1.
 	Advance(context.Context, *connect.Request[v1.AdvanceRequest]) (*connect.Response[v1.AdvanceResponse], error)
 	// Post writes the ledger entries and the new balance, and moves the payout to POSTED. The token must equal the account's fence.
 	Post(context.Context, *connect.Request[v1.PostRequest]) (*connect.Response[v1.PostResponse], error)
@@ -221,7 +222,8 @@ type PaymentServiceHandler interface {
 	// Claim is the first write of a grant: it raises the account's fence to the token, which must be above it. A payout
 	// that is PENDING becomes CLAIMED; one that an earlier holder left behind keeps its state. Terminal ones are refused.
 	Claim(context.Context, *connect.Request[v1.ClaimRequest]) (*connect.Response[v1.ClaimResponse], error)
-	// Advance moves a claimed payout from one state to the next. The token must equal the account's fence.
+	// Advance moves a payout that the grant has claimed from one state to the next. The token must equal the account's fence. A step that
+	// is in no list is refused with the code INVALID of fencelock.v1.
 	Advance(context.Context, *connect.Request[v1.AdvanceRequest]) (*connect.Response[v1.AdvanceResponse], error)
 	// Post writes the ledger entries and the new balance, and moves the payout to POSTED. The token must equal the account's fence.
 	Post(context.Context, *connect.Request[v1.PostRequest]) (*connect.Response[v1.PostResponse], error)
