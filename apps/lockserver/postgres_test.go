@@ -110,9 +110,9 @@ func TestADatabaseThatCannotBeUsedIsOneClearLine(t *testing.T) {
 		"nobody answers anywhere": {
 			g.with(func(u *url.URL) { u.Host = nobody + "," + testenv.FreeAddress(t) }), "refused",
 		},
-		"no such database": {g.with(func(u *url.URL) { u.Path = "/fencelock_nowhere" }), "fencelock_nowhere"},
+		"no such database": {g.with(func(u *url.URL) { u.Path = "/fencelock_nowhere" }), `the store has no such database`},
 		"wrong password": {
-			g.with(func(u *url.URL) { u.User = url.UserPassword("fencelock_nobody", g.secrets[0]) }), "fencelock_nobody",
+			g.with(func(u *url.URL) { u.User = url.UserPassword("fencelock_nobody", g.secrets[0]) }), "the store refuses the server's role, or its password",
 		},
 		"unsafe setting": {
 			g.with(func(u *url.URL) { u.RawQuery += "&synchronous_commit=off" }), "synchronous_commit is off",
@@ -156,7 +156,8 @@ func TestMigrateMakesTheSchemaAndEnds(t *testing.T) {
 	p.acquire(t, p.open(t), "demo", "r1")
 }
 
-// TestASignalEndsAMigration takes the place of a database that says nothing.
+// TestASignalEndsAMigration takes the place of a database that says nothing. There is one connection to it: to end waits for all that
+// are being made.
 func TestASignalEndsAMigration(t *testing.T) {
 	t.Parallel()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -164,20 +165,29 @@ func TestASignalEndsAMigration(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	signals := make(chan os.Signal, 1)
+	signals, accepted := make(chan os.Signal, 1), make(chan int)
 	go func() {
-		conn, err := listener.Accept()
-		if err != nil {
-			t.Errorf("accept: %v", err)
-			return
+		n := 0
+		for ; ; n++ {
+			conn, err := listener.Accept()
+			if err != nil {
+				break
+			}
+			defer func() { _ = conn.Close() }()
+			select {
+			case signals <- syscall.SIGTERM:
+			default: // it is one already
+			}
 		}
-		defer func() { _ = conn.Close() }()
-		signals <- syscall.SIGTERM
-		<-t.Context().Done()
+		accepted <- n
 	}()
 	var out, errs bytes.Buffer
 	address := "postgres://app@" + listener.Addr().String() + "/locks?sslmode=disable&connect_timeout=3600"
 	if code := lockserver().Run([]string{"migrate"}, postgres(address, "").env, &out, &errs, signals); code != program.ExitFailed {
 		t.Errorf("exit code %d, want %d: %s", code, program.ExitFailed, out.String())
+	}
+	_ = listener.Close()
+	if n := <-accepted; n != 1 {
+		t.Errorf("%d connections were made, want 1", n)
 	}
 }
