@@ -17,7 +17,7 @@ import (
 func TestTheSystemIsSoundOnBothBackends(t *testing.T) {
 	before := executorSum(t)
 	results := map[string]demo.Result{}
-	for _, backend := range []string{stack.Etcd, stack.Postgres} {
+	for _, backend := range backends() {
 		t.Run(backend, func(t *testing.T) {
 			r := demo.Run(t, programs, demo.Options{
 				Backend: backend, Accounts: 50, Payouts: 500, Executors: 3, Concurrency: 8,

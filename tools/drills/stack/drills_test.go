@@ -14,15 +14,17 @@ import (
 // TestFencingExperiment is the experiment, once in each position. `make fencing-experiment` makes it often.
 func TestFencingExperiment(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, backend string) {
-		t.Helper()
-		report, err := experiment.Make(t.Context(), programs, backend, 1, t.Output())
-		must(t, "make the experiment", err)
-		must(t, "print", report.Print(t.Output()))
-		if !report.Passed() {
-			t.Error("not as expected")
-		}
-	})
+	for _, backend := range backends() {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			report, err := experiment.Make(t.Context(), programs, backend, 1, t.Output())
+			must(t, "make the experiment", err)
+			must(t, "print", report.Print(t.Output()))
+			if !report.Passed() {
+				t.Error("not as expected")
+			}
+		})
+	}
 }
 
 // TestNothingIsExecutedWithoutALockServer is the outage drill, shorter. `make drill-outage` makes it longer.
@@ -31,17 +33,19 @@ func TestNothingIsExecutedWithoutALockServer(t *testing.T) {
 	for _, how := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(how.String(), func(t *testing.T) {
 			t.Parallel()
-			onEach(t, func(t *testing.T, backend string) {
-				t.Helper()
-				r := outage.Run(t, programs, outage.Options{
-					Size: demo.Options{Backend: backend, Accounts: 10, Payouts: 60, Executors: 2, Concurrency: 4},
-					How:  how, For: 8 * time.Second,
-				}, t.Output())
-				must(t, "print", r.Print(t.Output()))
-				if faults := r.Faults(); len(faults) > 0 {
-					t.Errorf("not sound:\n%s", strings.Join(faults, "\n"))
-				}
-			})
+			for _, backend := range backends() {
+				t.Run(backend, func(t *testing.T) {
+					t.Parallel()
+					r := outage.Run(t, programs, outage.Options{
+						Size: demo.Options{Backend: backend, Accounts: 10, Payouts: 60, Executors: 2, Concurrency: 4},
+						How:  how, For: 8 * time.Second,
+					}, t.Output())
+					must(t, "print", r.Print(t.Output()))
+					if faults := r.Faults(); len(faults) > 0 {
+						t.Errorf("not sound:\n%s", strings.Join(faults, "\n"))
+					}
+				})
+			}
 		})
 	}
 }

@@ -27,44 +27,46 @@ const (
 // where the request is lost: those can never be known to be paid, and so are never sent again.
 func TestKilledExecutorsLoseAndRepeatNothing(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, backend string) {
-		t.Helper()
-		s := stack.Start(t, programs, stack.Options{Backend: backend})
-		must(t, "set faults", s.SetFaults(t.Context(), stack.Faults{Latency: "20ms", LoseReply: 0.05}))
-		must(t, "open accounts", s.Seed(t.Context(), "", killBacklog, 0))
-		for kill := range kills {
-			order(t, s, kill)
-			e := s.StartExecutor(fmt.Sprintf("victim-%d", kill), 4)
-			live(t.Context(), rand.N(longestLife))
-			e.Kill()
-		}
-		s.StartExecutor("survivor", 8)
-		s.StartExecutor("helper", 8)
-		payouts := s.AwaitAll("have come to their end", func(p stack.Payout) bool {
-			return p.State == ending(p.ID)
-		}, quietly)
-		if got := total(t, s, "rail_duplicate_attempted_total"); got != 0 {
-			t.Errorf("rail_duplicate_attempted_total is %v", got)
-		}
-		evidence := verdict(t, s)
-		for _, p := range payouts {
-			want := 1
-			if p.State == judge.Ambiguous {
-				want = 0
+	for _, backend := range backends() {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			s := stack.Start(t, programs, stack.Options{Backend: backend})
+			must(t, "set faults", s.SetFaults(t.Context(), stack.Faults{Latency: "20ms", LoseReply: 0.05}))
+			must(t, "open accounts", s.Seed(t.Context(), "", killBacklog, 0))
+			for kill := range kills {
+				order(t, s, kill)
+				e := s.StartExecutor(fmt.Sprintf("victim-%d", kill), 4)
+				live(t.Context(), rand.N(longestLife))
+				e.Kill()
 			}
-			if got := requests(evidence, p.ID); got != want {
-				t.Errorf("payout %s, %s: %d requests at the rail; want %d", p.ID, p.State, got, want)
+			s.StartExecutor("survivor", 8)
+			s.StartExecutor("helper", 8)
+			payouts := s.AwaitAll("have come to their end", func(p stack.Payout) bool {
+				return p.State == ending(p.ID)
+			}, quietly)
+			if got := total(t, s, "rail_duplicate_attempted_total"); got != 0 {
+				t.Errorf("rail_duplicate_attempted_total is %v", got)
 			}
-		}
-		if len(payouts) != kills*perKill {
-			t.Errorf("%d payouts; want %d", len(payouts), kills*perKill)
-		}
-		taken, ambiguous := takeovers(evidence)
-		t.Logf("%d payouts were taken over from a killed executor, %d were ambiguous for a while or for ever", taken, ambiguous)
-		if taken == 0 {
-			t.Error("no kill hit anything: nothing was shown")
-		}
-	})
+			evidence := verdict(t, s)
+			for _, p := range payouts {
+				want := 1
+				if p.State == judge.Ambiguous {
+					want = 0
+				}
+				if got := requests(evidence, p.ID); got != want {
+					t.Errorf("payout %s, %s: %d requests at the rail; want %d", p.ID, p.State, got, want)
+				}
+			}
+			if len(payouts) != kills*perKill {
+				t.Errorf("%d payouts; want %d", len(payouts), kills*perKill)
+			}
+			taken, ambiguous := takeovers(evidence)
+			t.Logf("%d payouts were taken over from a killed executor, %d were ambiguous for a while or for ever", taken, ambiguous)
+			if taken == 0 {
+				t.Error("no kill hit anything: nothing was shown")
+			}
+		})
+	}
 }
 
 // order makes the payouts before a kill.
@@ -156,57 +158,62 @@ const (
 	after = "after"
 )
 
-// TestKillBeforeDuringAndAfterEachCall kills one executor that works on many payouts, each of which is at another call.
+// TestKillBeforeDuringAndAfterEachCall kills an executor at each of its calls: while the call of one payout has not left, that of another is
+// on its way, and the answer to a third is.
 func TestKillBeforeDuringAndAfterEachCall(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, backend string) {
-		t.Helper()
-		s := stack.Start(t, programs, stack.Options{Backend: backend})
-		holds := map[string]*gate.Hold{}
-		for _, p := range points() {
-			for _, when := range []string{before, during, after} {
-				id := p.name + ":" + when
-				holds[id] = holdAt(s, p, when, id)
-				must(t, "open account", s.OpenAccount(t.Context(), id, stack.Opening))
-				must(t, "create payout", s.Create(t.Context(), stack.Order{ID: id, Account: id, Amount: 30}))
+	for _, backend := range backends() {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			s := stack.Start(t, programs, stack.Options{Backend: backend})
+			late := map[string]*gate.Hold{}
+			for _, p := range points() {
+				late[p.name] = killAt(t, s, p)
 			}
-		}
-		victim := s.StartExecutor("victim", len(holds))
-		for id, hold := range holds {
-			s.Eventually(id+" is held", func() bool { return reached(hold) })
-		}
-		victim.Kill()
-		for id, hold := range holds {
-			if !strings.HasSuffix(id, during) {
-				hold.Drop()
+			s.StartExecutor("survivor", 8)
+			s.AwaitOver(quietly)
+			for name, hold := range late {
+				hold.Let()
+				answer, err := hold.Wait(t.Context())
+				must(t, "wait for the late "+name, err)
+				if answer.Code() != "FENCED_OUT" {
+					t.Errorf("the late %s was answered %s", name, answer.Code())
+				}
 			}
-		}
-		s.StartExecutor("survivor", 8)
-		s.AwaitOver(quietly)
-		for id, hold := range holds {
-			if !strings.HasSuffix(id, during) {
-				continue
+			if got := total(t, s, "rail_duplicate_attempted_total"); got != 0 {
+				t.Errorf("rail_duplicate_attempted_total is %v", got)
 			}
-			hold.Let()
-			answer, err := hold.Wait(t.Context())
-			must(t, "wait for the late "+id, err)
-			if answer.Code() != "FENCED_OUT" {
-				t.Errorf("the late %s was answered %s", id, answer.Code())
+			if got := total(t, s, "lock_fenced_out_total"); got != float64(len(late)) {
+				t.Errorf("lock_fenced_out_total is %v; want one for each late call", got)
 			}
-		}
-		if got := total(t, s, "rail_duplicate_attempted_total"); got != 0 {
-			t.Errorf("rail_duplicate_attempted_total is %v", got)
-		}
-		if got := total(t, s, "lock_fenced_out_total"); got != float64(len(points())) {
-			t.Errorf("lock_fenced_out_total is %v; want one for each late call", got)
-		}
-		evidence := verdict(t, s)
-		for _, p := range evidence.Payouts {
-			if n := requests(evidence, p.ID); p.State != judge.Posted || n != 1 {
-				t.Errorf("payout %s is %s, with %d requests at the rail", p.ID, p.State, n)
+			evidence := verdict(t, s)
+			for _, p := range evidence.Payouts {
+				if n := requests(evidence, p.ID); p.State != judge.Posted || n != 1 {
+					t.Errorf("payout %s is %s, with %d requests at the rail", p.ID, p.State, n)
+				}
 			}
-		}
-	})
+		})
+	}
+}
+
+// killAt kills an executor that has come to the call with three payouts, and returns the call that is still on its way.
+func killAt(t *testing.T, s *stack.Stack, p point) *gate.Hold {
+	t.Helper()
+	holds := map[string]*gate.Hold{}
+	for _, when := range []string{before, during, after} {
+		id := p.name + ":" + when
+		holds[when] = holdAt(s, p, when, id)
+		must(t, "open account", s.OpenAccount(t.Context(), id, stack.Opening))
+		must(t, "create payout", s.Create(t.Context(), stack.Order{ID: id, Account: id, Amount: 30}))
+	}
+	victim := s.StartExecutor("victim at "+p.name, 8)
+	for when, hold := range holds {
+		s.Eventually(p.name+" is held "+when, func() bool { return reached(hold) })
+	}
+	victim.Kill()
+	holds[before].Drop()
+	holds[after].Drop()
+	return holds[during]
 }
 
 // holdAt keeps the call of the payout back.

@@ -33,16 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// onEach runs a drill on each backend. What a drill does may not depend on which.
-func onEach(t *testing.T, drill func(t *testing.T, backend string)) {
-	t.Helper()
-	for _, backend := range []string{stack.Etcd, stack.Postgres} {
-		t.Run(backend, func(t *testing.T) {
-			t.Parallel()
-			drill(t, backend)
-		})
-	}
-}
+// backends are what every drill runs on. What a drill does may not depend on which.
+func backends() []string { return []string{stack.Etcd, stack.Postgres} }
 
 // must fails the test on an error.
 func must(t *testing.T, what string, err error) {
