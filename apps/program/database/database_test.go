@@ -32,7 +32,7 @@ func TestWhatCannotBeUsedIsRefusedWithoutBeingQuoted(t *testing.T) {
 	for url, says := range map[string]string{
 		"": "payment.url: is no URL", "db/hunter2": "payment.url: is no URL", "mysql://app:hunter2@db/x": "payment.url: is no URL",
 		"postgres://app:x/hunter2@db/locks": "payment.url: is no URL", "postgres://app:hunter2@db/x?pool_max_conns=0": "payment.url: cannot be used: pool_max_conns too small",
-		"postgres://db/x?pool_max_conns=many":    `payment.url: cannot be used: cannot parse pool_max_conns ("many" is no number)`,
+		"postgres://db/x?pool_max_conns=many":                         `payment.url: cannot be used: cannot parse pool_max_conns ("many" is no number)`,
 		"postgres://db/x?connect_timeout=1" + strings.Repeat("0", 30): `" is out of range)`,
 	} {
 		err := database.Check("payment.url", url)
