@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencelock/fencelock/core/lock"
 )
 
 const (
@@ -42,6 +44,7 @@ func Open(ctx context.Context, url, name string) (*Database, error) {
 	conn.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: patience}
 	}
+	conn.OnNotice = noteUnconfirmed
 	config.MaxConns = max(config.MaxConns, minConnections)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -58,10 +61,10 @@ func (d *Database) Ping(ctx context.Context) error { return translate(d.pool.Pin
 
 // Within runs do in a transaction that reads what is committed before each statement, and commits it if do returns nil. An
 // error of do that is of the closed set, or a refusal, is returned as it is; what the driver says becomes [lock.ErrContention]
-// where the database could not be asked, and then says whether the transaction may have been committed. The transaction is
-// bounded by ten seconds.
+// where the database could not be asked, and then says whether the transaction may have been committed; that is also said where a
+// synchronous standby is set, and none has confirmed the commit. The transaction is bounded by ten seconds.
 func (d *Database) Within(ctx context.Context, do func(context.Context, pgx.Tx) error) error {
-	return d.run(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, do)
+	return d.run(ctx, pgx.TxOptions{BeginQuery: beginWriting, AccessMode: pgx.ReadWrite}, do)
 }
 
 // Picture is [Database.Within] for reading only: all statements of do see the same moment.
@@ -72,15 +75,42 @@ func (d *Database) Picture(ctx context.Context, do func(context.Context, pgx.Tx)
 func (d *Database) run(ctx context.Context, options pgx.TxOptions, do func(context.Context, pgx.Tx) error) error {
 	call, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	tx, err := d.pool.BeginTx(call, options)
+	conn, err := d.pool.Acquire(call)
 	if err != nil {
 		return translate(err, false)
 	}
+	defer conn.Release()
+	tx, err := conn.BeginTx(call, options)
+	if err != nil {
+		return translate(err, false)
+	}
+	delete(conn.Conn().PgConn().CustomData(), unconfirmed) // of an earlier transaction
 	if err := do(call, tx); err != nil {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
 		_ = tx.Rollback(end) // nothing was committed, and a connection that cannot say so is given up
 		return translate(err, false)
 	}
-	return translate(tx.Commit(call), options.AccessMode == pgx.ReadWrite)
+	if err := tx.Commit(call); err != nil {
+		return translate(err, options.AccessMode == pgx.ReadWrite)
+	}
+	if conn.Conn().PgConn().CustomData()[unconfirmed] != nil {
+		return lock.Contention("no synchronous standby has confirmed the transaction", true, nil)
+	}
+	return nil
+}
+
+const (
+	// beginWriting begins a transaction that writes, and lets the database say what noteUnconfirmed is to hear.
+	beginWriting = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL client_min_messages = warning"
+	// unconfirmed marks a connection whose last commit is on the primary and perhaps nowhere else.
+	unconfirmed = "fencelock.unconfirmed"
+)
+
+// noteUnconfirmed hears the database say that a wait for a synchronous standby was cancelled, as that of a call is whose time is up:
+// it reports success all the same. The name of the source file tells this warning from others in every language.
+func noteUnconfirmed(conn *pgconn.PgConn, notice *pgconn.Notice) {
+	if notice.File == "syncrep.c" {
+		conn.CustomData()[unconfirmed] = true
+	}
 }
