@@ -71,14 +71,20 @@ func TestAnAdvanceFromAnotherStateIsRefused(t *testing.T) {
 func TestAGrantAdvancesWhatItHasClaimedOnly(t *testing.T) {
 	t.Parallel()
 	w := open(t, true)
-	w.acked("q", 32)
+	w.claim("q", 32)
 	w.claim("p", 33)
-	w.unchanged("writes of a grant to what it has not claimed", func() {
-		_, err := w.Post(t.Context(), ref("q"), 33, 950)
+	w.unchanged("a step of what the grant has not claimed", func() {
+		_, err := w.Advance(t.Context(), ref("q"), 33, step(account.Claimed, account.RailSubmitted))
+		refused(t, "advance", err, refusal.WrongState, account.Claimed)
+	})
+	w.acked("q", 34)
+	w.claim("p", 35)
+	w.unchanged("a posting of what the grant has not claimed", func() {
+		_, err := w.Post(t.Context(), ref("q"), 35, 950)
 		refused(t, "post", err, refusal.WrongState, account.RailAcked)
 	})
-	w.claim("q", 34)
-	w.post("q", 34, 950)
+	w.claim("q", 36)
+	w.post("q", 36, 950)
 }
 
 func TestAnAdvanceWhoseAnswerWasLostIsAnsweredAgain(t *testing.T) {

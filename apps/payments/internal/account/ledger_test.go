@@ -129,7 +129,10 @@ func TestWithFencingOffAStalePostCorruptsTheLedger(t *testing.T) {
 func TestWithFencingOffABalanceIsWrittenAsGiven(t *testing.T) {
 	t.Parallel()
 	w := open(t, false)
-	w.claim("p", 1)
+	w.claim("p", 5)
+	if v := w.claim("p", 1); v.Payout.Claim != 1 || v.Account.Fence != 5 {
+		t.Errorf("a stale claim: %+v", v)
+	}
 	if v := w.post("p", 1, -5); v.Account.Balance != -5 || v.Payout.State != account.Posted {
 		t.Errorf("posted %+v", v)
 	}

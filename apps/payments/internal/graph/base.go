@@ -27,6 +27,8 @@ import (
 const (
 	// stopTimeout is how long a program may take to stop.
 	stopTimeout = 30 * time.Second
+	// bodyLimit is how long the body of a request may take to arrive.
+	bodyLimit = 10 * time.Second
 	// pingLimit bounds the question for readiness.
 	pingLimit = 2 * time.Second
 )
@@ -147,7 +149,7 @@ func newDoors(lc fx.Lifecycle, stop fx.Shutdowner, at addresses, handler http.Ha
 		_ = stop.Shutdown(fx.ExitCode(program.ExitFailed))
 	}
 	d := &doors{
-		public: endpoint.New(rpc.NewServer(handler, logger), at.public, failed),
+		public: endpoint.New(rpc.NewServer(impatient(bodyLimit, handler), logger), at.public, failed),
 		admin:  endpoint.New(admin.NewServer(registry, h.ready, logger), at.admin, failed),
 	}
 	// The admin door opens first and closes last, so that a probe sees the stopping.
@@ -157,6 +159,15 @@ func newDoors(lc fx.Lifecycle, stop fx.Shutdowner, at addresses, handler http.Ha
 		return h.stop(ctx, d.public)
 	}))
 	return d
+}
+
+// impatient gives the body of each request so much time to arrive, so that a peer which trickles bytes cannot hold a handler. The
+// limit ends with the body: net/http then reads on without one, to notice a caller that leaves.
+func impatient(limit time.Duration, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(limit)) // not supported: no network behind w
+		next.ServeHTTP(w, r)
+	})
 }
 
 // ready makes the ready line: what is served, and where things are.

@@ -2,7 +2,6 @@ package graph_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -214,18 +213,5 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 	}
 	if code := graph.Proxy().Run(nil, nil, io.Discard, &journal{}, nil); code != program.ExitConfig {
 		t.Errorf("no configuration: exit code %d", code)
-	}
-}
-
-// TestACallerWithLittleTimeIsTold: its deadline passes while another transaction holds the account.
-func TestACallerWithLittleTimeIsTold(t *testing.T) {
-	t.Parallel()
-	payment := startPayment(t, database(t))
-	payment.seed()
-	ctx, cancel := context.WithTimeout(t.Context(), 1)
-	defer cancel()
-	_, err := payment.payments().Claim(ctx, with(&paymentsv1.ClaimRequest{Id: "p", Account: "a"}, 33))
-	if connect.CodeOf(err) != connect.CodeDeadlineExceeded || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("claim: %v", err)
 	}
 }

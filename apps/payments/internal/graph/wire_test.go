@@ -139,6 +139,10 @@ func TestWithKeysATokenMustBeSignedForItsAccount(t *testing.T) {
 		expect(t, what, lookup(token), "permission_denied DENIED")
 	}
 	good := sign("payout:a", 33)
+	_, err = payment.payments().Claim(t.Context(), with(&paymentsv1.ClaimRequest{Id: "p", Account: "b"}, good))
+	expect(t, "at another account", err, "permission_denied DENIED")
+	_, err = proxy.rail().Submit(t.Context(), with(&paymentsv1.SubmitRequest{Payout: "p", Account: "b", Amount: 1, Destination: "d"}, good))
+	expect(t, "at another account", err, "permission_denied DENIED")
 	if claimed, err := payment.claim(good); err != nil || claimed.Msg.GetAccount().GetFence() != 33 {
 		t.Errorf("signed: %v, %v", claimed, err)
 	}

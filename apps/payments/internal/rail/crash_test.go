@@ -202,6 +202,7 @@ func TestACallerThatLeavesDoesNotStopASubmission(t *testing.T) {
 		t.Errorf("looked up %+v", s)
 	}
 	equal(t, "rail", w.executed(), "p executed")
+	equal(t, "events", w.kinds(), "rail_submitted rail_answered")
 }
 
 func TestALookupWaitsForWhatIsBeingSent(t *testing.T) {
