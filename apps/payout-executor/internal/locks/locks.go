@@ -3,7 +3,6 @@ package locks
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync"
 	"time"
 
@@ -144,8 +143,7 @@ type held struct{ *client.Lock }
 
 // Token implements [payout.Lock].
 func (h held) Token() payout.Token {
-	number := h.Lock.Token()
-	return payout.Token{Number: number, Text: strconv.FormatInt(int64(number), 10)}
+	return payout.Token{Number: h.Lock.Token(), Text: h.TokenHeader()}
 }
 
 // Release implements [payout.Lock].

@@ -1,0 +1,87 @@
+package locks_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/fencelock/fencelock/adapters/client"
+	"github.com/fencelock/fencelock/adapters/rpc"
+	"github.com/fencelock/fencelock/apps/payout-executor/internal/locks"
+	"github.com/fencelock/fencelock/contracts/parity/reference"
+	"github.com/fencelock/fencelock/core/clock"
+	"github.com/fencelock/fencelock/core/fence"
+	"github.com/fencelock/fencelock/core/lock"
+	"github.com/fencelock/fencelock/core/port"
+	"github.com/fencelock/fencelock/core/service"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type silent struct{}
+
+func (silent) Observe(context.Context, port.Event) {}
+
+// serve is a lock server over a store in memory.
+func serve(t *testing.T, signer rpc.Signer) (url string) {
+	t.Helper()
+	world := reference.New()
+	t.Cleanup(world.Close)
+	svc := service.New(world.Client().Backend(), service.Config{}, clock.Boot{}, silent{})
+	svc.Start()
+	t.Cleanup(svc.Close)
+	server := httptest.NewServer(rpc.New(rpc.Config{
+		Service: svc, Clock: clock.Boot{}, Ready: svc.Ping, Signer: signer,
+		Info: rpc.Info{Version: "test", SessionTTL: lock.DefaultTTL, SafetyMargin: client.DefaultSafetyMargin},
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// TestATokenTravelsInTheFormThatTheServerGives: a resource that has a public key believes no other.
+func TestATokenTravelsInTheFormThatTheServerGives(t *testing.T) {
+	t.Parallel()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := fence.NewVerifier(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, way := range map[string]struct {
+		signer rpc.Signer
+		reader fence.Reader
+	}{
+		"signed": {fence.NewSigner(private), verifier},
+		"bare":   {nil, fence.Unsigned{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, err := client.New([]string{serve(t, way.signer)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			l := locks.New(c, "test", time.Minute)
+			t.Cleanup(func() { _ = l.Close(context.WithoutCancel(t.Context())) })
+			held, err := l.TryAcquire(t.Context(), "alice")
+			if err != nil {
+				t.Fatal(err)
+			}
+			key, err := lock.NewKey("", locks.Key("alice"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			token := held.Token()
+			if got, err := way.reader.Read(key, token.Text); err != nil || got != token.Number {
+				t.Errorf("%q is read as %d, %v; want %d", token.Text, got, err, token.Number)
+			}
+		})
+	}
+}
