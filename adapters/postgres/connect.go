@@ -82,7 +82,7 @@ func openWork(ctx context.Context, access Access) (*pools, error) {
 		p.listening = work.ConnConfig.Copy()
 	}
 	work.MaxConns = max(work.MaxConns, minWorkers)
-	outlast(work)
+	outlast(work, access.Pooler)
 	if p.work, err = pgxpool.NewWithConfig(ctx, work); err != nil {
 		return nil, translate(err, reads)
 	}
@@ -190,14 +190,19 @@ func (p *pools) configure(name, text string, pooler bool) (*pgxpool.Config, erro
 }
 
 // outlast makes the connections of a pool outlast the calls that use them: callers give up often, and connections are slow to
-// make. Those that the network has swallowed are given up soon.
-func outlast(config *pgxpool.Config) {
+// make. Those that the network has swallowed are given up soon. Nothing asks a pooler to cancel: pgbouncer 1.18, which is still
+// shipped, can crash under such requests, and takes all its connections along. What it is to be spared ends by the limits of
+// the statements themselves.
+func outlast(config *pgxpool.Config, pooler bool) {
 	config.ConnConfig.OnNotice = noteUnconfirmed
 	config.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
-		return &canceller{conn: conn}
+		return &canceller{conn: conn, silent: pooler}
 	}
 	config.PrepareConn = forgetUnconfirmed
-	config.BeforeConnect = hurry
+	config.BeforeConnect = func(_ context.Context, config *pgx.ConnConfig) error {
+		hurry(config, pooler)
+		return nil
+	}
 	config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
 	if config.PingTimeout == 0 {
 		config.PingTimeout = cancelPatience
@@ -229,11 +234,12 @@ func unreadable(name, text string, err error) error {
 }
 
 // canceller asks the database to cancel what a call has sent, once its context has ended. It waits for the database to confirm that it
-// has done so: else the request could hit the connection's next statement, and a pooler that loses its client in the
-// middle of such a request can crash (pgbouncer 1.18 does). The driver's own handler waits for neither.
+// has done so, else the request could hit the connection's next statement. The driver's own handler does not wait.
 type canceller struct {
 	conn *pgconn.PgConn
-	done chan struct{}
+	// silent: nothing is asked, and the call ends by itself or by its connection's deadline.
+	silent bool
+	done   chan struct{}
 }
 
 // HandleCancel implements ctxwatch.Handler.
@@ -241,6 +247,10 @@ func (c *canceller) HandleCancel(ended context.Context) {
 	deadline := time.Now().Add(cancelPatience)
 	_ = c.conn.Conn().SetDeadline(deadline)
 	c.done = make(chan struct{})
+	if c.silent {
+		close(c.done)
+		return
+	}
 	go func() {
 		defer close(c.done)
 		ctx, cancel := context.WithDeadline(context.WithoutCancel(ended), deadline)
@@ -255,9 +265,12 @@ func (c *canceller) HandleUnwatchAfterCancel() {
 	_ = c.conn.Conn().SetDeadline(time.Time{})
 }
 
+// errNoCancel stands in the way of a request to cancel, which the driver makes for each connection that it gives up.
+var errNoCancel = errors.New("a pooler is not asked to cancel")
+
 // hurry bounds the time that a connection which was given up still takes a place in its pool: the driver asks the database to
-// cancel what went on there and then waits for its last words, for 15 seconds each.
-func hurry(_ context.Context, config *pgx.ConnConfig) error {
+// cancel what went on there and then waits for its last words, for 15 seconds each. A pooler is not asked.
+func hurry(config *pgx.ConnConfig, pooler bool) {
 	var connected atomic.Bool
 	config.AfterConnect = func(context.Context, *pgconn.PgConn) error {
 		connected.Store(true)
@@ -272,6 +285,9 @@ func hurry(_ context.Context, config *pgx.ConnConfig) error {
 			}
 			return hurried{conn}, nil
 		}
+		if pooler {
+			return nil, errNoCancel
+		}
 		// This one is for a request to cancel.
 		ctx, cancel := context.WithTimeout(ctx, cancelPatience)
 		defer cancel()
@@ -281,7 +297,6 @@ func hurry(_ context.Context, config *pgx.ConnConfig) error {
 		}
 		return conn, conn.SetDeadline(time.Now().Add(cancelPatience))
 	}
-	return nil
 }
 
 // hurried is a network connection with near deadlines only. The driver sets one where a connection is to end.

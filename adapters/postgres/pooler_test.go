@@ -2,8 +2,14 @@ package postgres_test
 
 import (
 	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fencelock/fencelock/adapters/postgres"
 	"github.com/fencelock/fencelock/core/lock"
@@ -99,4 +105,77 @@ func TestPoolerWithoutADirectWay(t *testing.T) {
 	if n := rows(t, p.raw, "SELECT FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"); n != 0 {
 		t.Errorf("%d connections listen", n)
 	}
+}
+
+// TestAPoolerIsNotAskedToCancel: pgbouncer 1.18 can crash under requests to cancel. A database itself is asked, which shows that the
+// count counts.
+func TestAPoolerIsNotAskedToCancel(t *testing.T) {
+	t.Parallel()
+	for _, pooler := range []bool{true, false} {
+		url := testenv.Postgres(t).Database(t)
+		relay, cancels := relayTo(t, address(t, url))
+		work := openPools(t, postgres.Access{URL: strings.Replace(url, address(t, url), relay, 1), Pooler: pooler}).Work()
+		conn, err := work.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if _, err := conn.Exec(ctx, "SELECT pg_sleep(30)"); err == nil {
+			t.Error("a cancelled call succeeded")
+		}
+		cancel()
+		_ = conn.Conn().Close(t.Context())
+		conn.Release()
+		if asked := cancels.Load() > 0; asked == pooler {
+			t.Errorf("with pooler=%v there were %d requests to cancel", pooler, cancels.Load())
+		}
+	}
+}
+
+// relayTo passes connections on to a database, and counts those that are requests to cancel.
+func relayTo(t *testing.T, database string) (addr string, cancels *atomic.Int64) {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancels = new(atomic.Int64)
+	var relays sync.WaitGroup
+	t.Cleanup(relays.Wait)
+	t.Cleanup(func() { _ = listener.Close() })
+	relays.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			relays.Go(func() { relayOne(client, database, cancels) })
+		}
+	})
+	return listener.Addr().String(), cancels
+}
+
+func relayOne(client net.Conn, database string, cancels *atomic.Int64) {
+	const cancelCode = 80877102 // of the protocol
+	defer func() { _ = client.Close() }()
+	start := make([]byte, 8)
+	if _, err := io.ReadFull(client, start); err != nil {
+		return
+	}
+	if binary.BigEndian.Uint32(start[4:]) == cancelCode {
+		cancels.Add(1)
+	}
+	server, err := net.Dial("tcp", database)
+	if err != nil {
+		return
+	}
+	defer func() { _ = server.Close() }()
+	if _, err := server.Write(start); err != nil {
+		return
+	}
+	go func() {
+		_, _ = io.Copy(server, client)
+		_ = server.Close()
+	}()
+	_, _ = io.Copy(client, server)
 }
