@@ -32,6 +32,7 @@ const (
 	selectPayout  = `SELECT ` + payoutColumns + ` FROM payment.payout WHERE id = $1`
 	listPayouts   = `SELECT ` + payoutColumns + ` FROM payment.payout
 		WHERE number > $1 AND (cardinality($2::text[]) = 0 OR state = ANY ($2)) ORDER BY number LIMIT $3`
+	sumPromised = `SELECT coalesce(sum(amount), 0)::bigint FROM payment.payout WHERE account = $1 AND id <> $2 AND state = ANY ($3)`
 
 	// writeState writes a payout and the event of that.
 	writeState = `

@@ -70,6 +70,9 @@ func Listed(from, to State, by Write) bool {
 	return slices.Contains(Transitions(), Transition{from, to, by})
 }
 
+// promisedStates are those in which the rail may have taken the money, and the ledger does not show it.
+func promisedStates() []State { return []State{RailSubmitted, RailAmbiguous, RailAcked} }
+
 // Terminal reports whether a payout in this state is over: no transition leads away from it.
 func (s State) Terminal() bool {
 	return !slices.ContainsFunc(Transitions(), func(t Transition) bool { return t.From == s })

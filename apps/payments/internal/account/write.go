@@ -94,8 +94,8 @@ func (e *UnlistedError) Unwrap() error {
 // Advance moves a payout that this grant has claimed from one state to the next.
 //
 // Errors: [UnlistedError]; [lock.ErrFencedOut] unless the token equals the account's fence; [refusal.WrongState] unless the payout is
-// in the state that the caller names and was claimed by this grant; [refusal.Different] where the step was made before with
-// another reference or reason; [refusal.NotFound].
+// in the state that the caller names and was claimed by this grant, and, on the way to [RailSubmitted], while other payouts may have
+// taken the money; [refusal.Different] where the step was made before with another reference or reason; [refusal.NotFound].
 func (s *Store) Advance(ctx context.Context, ref Ref, token lock.Token, step Step) (Payout, error) {
 	if err := step.check(); err != nil {
 		return Payout{}, err
@@ -111,6 +111,9 @@ func (s *Store) Advance(ctx context.Context, ref Ref, token lock.Token, step Ste
 			}
 			if after.State != step.From || after.Claim != token {
 				return View{}, wrongState(after.State, "the payout is not where the caller saw it, or not claimed by this grant")
+			}
+			if err := w.afford(step.To); err != nil {
+				return View{}, err
 			}
 		}
 		after.State, after.Token, after.Reason = step.To, token, step.Reason
@@ -194,6 +197,23 @@ type writing struct {
 // admit asks the fence of the account.
 func (w writing) admit(rule fence.Rule) error {
 	return fence.New(w.marks.In(w.tx)).AdmitBy(w.ctx, rule, w.before.Account.ID, w.token)
+}
+
+// afford refuses to send a payout for which the account has not enough, without the money that the rail may have taken for others:
+// no posting shows that yet.
+func (w writing) afford(to State) error {
+	if to != RailSubmitted {
+		return nil
+	}
+	p := w.before.Payout
+	var promised int64
+	if err := w.tx.QueryRow(w.ctx, sumPromised, p.Account, p.ID, promisedStates()).Scan(&promised); err != nil {
+		return err //nolint:wrapcheck // Within translates it
+	}
+	if w.before.Account.Balance-promised < p.Amount {
+		return wrongState(p.State, "the balance does not cover it beside the payouts that the rail may have taken")
+	}
+	return nil
 }
 
 // write runs do in a transaction that holds the row of the account.
