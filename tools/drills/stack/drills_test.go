@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelock/fencelock/adapters/client"
 	"github.com/fencelock/fencelock/tools/drills/demo"
 	"github.com/fencelock/fencelock/tools/drills/experiment"
 	"github.com/fencelock/fencelock/tools/drills/outage"
@@ -27,6 +28,9 @@ func TestFencingExperiment(t *testing.T) {
 	}
 }
 
+// untilGivenUp is longer than a client tries to reach a lock server: an executor that went on without a lock would do so by then.
+const untilGivenUp = client.DefaultCallTimeout + 5*time.Second
+
 // TestNothingIsExecutedWithoutALockServer is the outage drill, shorter. `make drill-outage` makes it longer.
 func TestNothingIsExecutedWithoutALockServer(t *testing.T) {
 	t.Parallel()
@@ -38,7 +42,7 @@ func TestNothingIsExecutedWithoutALockServer(t *testing.T) {
 					t.Parallel()
 					r := outage.Run(t, programs, outage.Options{
 						Size: demo.Options{Backend: backend, Accounts: 10, Payouts: 60, Executors: 2, Concurrency: 4},
-						How:  how, For: 8 * time.Second,
+						How:  how, For: untilGivenUp,
 					}, t.Output())
 					must(t, "print", r.Print(t.Output()))
 					if faults := r.Faults(); len(faults) > 0 {
