@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelock/fencelock/adapters/client"
 	"github.com/fencelock/fencelock/apps/payout-executor/internal/locks"
 	"github.com/fencelock/fencelock/apps/payout-executor/internal/model"
 	"github.com/fencelock/fencelock/apps/payout-executor/internal/payout"
@@ -38,7 +39,7 @@ func (s *stage) pool(t *testing.T, concurrency int, interval time.Duration, p po
 	c = &tally{count: map[payout.Outcome]int{}}
 	e, _ := p.executor()
 	pool := worker.New(worker.Config{
-		Backlog: p.payments.(worker.Backlog), Concurrency: concurrency, Interval: interval, Failed: func(error) {},
+		Backlog: p.payments.(worker.Backlog), Concurrency: concurrency, Interval: interval, Failed: func(error) {}, Idle: func() {},
 		Execute: func(ctx context.Context, p payout.Payout) payout.Result {
 			result := e.Execute(ctx, p)
 			c.add(result.Outcome)
@@ -181,7 +182,7 @@ func TestWithoutALockNothingIsExecuted(t *testing.T) {
 	}
 	stop() // the address is known, and nobody is there
 	s.lockURL = address
-	_, c := s.pool(t, 4, 50*time.Millisecond, s.ports(t))
+	_, c := s.pool(t, 4, 50*time.Millisecond, s.portsFor(t, time.Minute, client.WithCallTimeout(time.Second)))
 	until(t, "some executions were left", func() bool { return c.of(payout.Left) > 4 })
 	if calls := s.Calls(); len(calls) != 0 || s.Count("GetPayout") != 0 {
 		t.Errorf("%d calls were made without a lock", len(calls))

@@ -111,8 +111,13 @@ func TestTroubleWithAnyCallIsHarmless(t *testing.T) {
 	for _, st := range starts() {
 		t.Run(st.name, func(t *testing.T) {
 			t.Parallel()
+			calm := st.begin(t)
+			calm.recover(t)
 			for _, method := range methods() {
 				for name, trouble := range troubles() {
+					if calm.Count(method) == 0 && method != "Lookup" {
+						continue // there is no such call from here
+					}
 					s := st.begin(t)
 					s.Weather(func(c model.Call) model.Passage {
 						if c.Method == method && c.N == 1 {

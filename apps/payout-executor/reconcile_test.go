@@ -131,7 +131,7 @@ func TestReconcileFindsEachBreak(t *testing.T) {
 func TestReconcileBlamesNobodyWhoIsAtWork(t *testing.T) {
 	t.Parallel()
 	s := emptyStage(t)
-	s.crowd(10, 30)
+	s.crowd(6, 20)
 	for range 2 {
 		s.pool(t, 4, 100*time.Millisecond, s.ports(t))
 	}
@@ -145,7 +145,7 @@ func TestReconcileBlamesNobodyWhoIsAtWork(t *testing.T) {
 	}
 	t.Logf("%d comparisons", rounds)
 	code, report := s.reconcile(t)
-	if code != reconcile.ExitClean || report.Payouts[payout.StatePosted] != 300 || *report.Transfers != 300 || report.Groups != 300 {
+	if code != reconcile.ExitClean || report.Payouts[payout.StatePosted] != 120 || *report.Transfers != 120 || report.Groups != 120 {
 		t.Errorf("code %d: %+v", code, report)
 	}
 }

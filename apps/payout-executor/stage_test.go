@@ -128,9 +128,9 @@ func serveLocks(ctx context.Context, world *reference.World, addr string) (url s
 	}), nil
 }
 
-func (s *stage) client(t *testing.T) *client.Client {
+func (s *stage) client(t *testing.T, opts ...client.Option) *client.Client {
 	t.Helper()
-	c, err := client.New([]string{s.lockURL})
+	c, err := client.New([]string{s.lockURL}, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,11 +178,11 @@ func (s *stage) ports(t *testing.T) ports {
 }
 
 // portsFor is ports with another time to live of the session.
-func (s *stage) portsFor(t *testing.T, ttl time.Duration) ports {
+func (s *stage) portsFor(t *testing.T, ttl time.Duration, opts ...client.Option) ports {
 	t.Helper()
 	c := remote.NewHTTPClient(4)
 	t.Cleanup(c.CloseIdleConnections)
-	held := locks.New(s.client(t), "test", ttl)
+	held := locks.New(s.client(t, opts...), "test", ttl)
 	t.Cleanup(func() { _ = held.Close(context.WithoutCancel(t.Context())) })
 	return ports{locks: held, payments: remote.NewPayments(c, s.services), rail: remote.NewRail(c, s.services)}
 }

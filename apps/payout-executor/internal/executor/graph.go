@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -105,6 +106,7 @@ func newPool(
 	pool = worker.New(worker.Config{
 		Backlog: payments, Execute: telemetry.Traced(e.Execute, tracer), Concurrency: cfg.Concurrency, Interval: cfg.PollInterval,
 		Failed: func(err error) { logger.Debug("poll_failed", slog.Any("error", err)) },
+		Idle:   debug.FreeOSMemory, // most of its life an executor waits, beside others on one machine
 	})
 	return pool, nil
 }

@@ -182,6 +182,12 @@ func (b *book) left(a *account, p payout.Payout, err error, now time.Time) {
 	b.slow.raise(a.name, accountPace(), now)
 }
 
+// waits tells of what must wait now. It may be asked while the book changes.
+func (b *book) waits(now time.Time) func(payout.Payout) bool {
+	slow, held := b.slow.raised(now), b.held.raised(now)
+	return func(p payout.Payout) bool { return slow[p.Account] || held[p.ID] }
+}
+
 // wake is when something that waits may be executed, without a poll; zero if nothing waits.
 func (b *book) wake(now time.Time) time.Time {
 	var wake time.Time

@@ -45,6 +45,17 @@ func (p penalties) raise(name string, by pace, now time.Time) {
 // until is when the name may be tried again; zero means now.
 func (p penalties) until(name string) time.Time { return p[name].until }
 
+// raised are the names that must wait now.
+func (p penalties) raised(now time.Time) map[string]bool {
+	names := map[string]bool{}
+	for name, old := range p {
+		if old.until.After(now) {
+			names[name] = true
+		}
+	}
+	return names
+}
+
 func (p penalties) tidy(now time.Time) {
 	for name, old := range p {
 		if now.Sub(old.until) > 2*ambiguousPace().most {

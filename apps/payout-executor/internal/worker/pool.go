@@ -35,6 +35,8 @@ type Config struct {
 	Interval time.Duration
 	// Failed is told why a poll has failed.
 	Failed func(error)
+	// Idle is called when there is nothing to do any more, after work and at the start.
+	Idle func()
 }
 
 // Pool executes payouts until it is stopped.
@@ -55,6 +57,8 @@ type Pool struct {
 
 	// Of the loop alone.
 	scanning bool
+	// rested: nothing was done since Idle was called.
+	rested bool
 	// last is when the last poll began, and looked when the last one for ambiguous payouts did.
 	last, looked time.Time
 	// wait is from one poll to the next, and gap if there are places free: it grows to wait while there is no progress.
@@ -178,10 +182,11 @@ func (p *Pool) poll(now time.Time) {
 	p.wait = jittered(p.cfg.Interval)
 	p.gap = min(p.wait, 2*max(p.gap, p.cfg.Interval/hungry))
 	p.book.polling(now)
+	waits := p.book.waits(now)
 	p.running.Go(func() {
 		ctx, cancel := context.WithTimeout(p.polls, scanTimeout)
 		defer cancel()
-		p.scanned <- p.scanner.run(ctx, look)
+		p.scanned <- p.scanner.run(ctx, look, waits)
 	})
 }
 
@@ -201,11 +206,16 @@ func (p *Pool) read(s scan) {
 	if s.looked {
 		p.book.looked(s.ambiguous)
 	}
+	if p.book.inWork == 0 && len(s.waiting) == 0 && !p.rested {
+		p.rested = true
+		p.cfg.Idle()
+	}
 }
 
 // take files a result. Progress, here or elsewhere, makes a poll worth while.
 func (p *Pool) take(e ending) {
 	p.book.ended(e.payout, e.result, time.Now())
+	p.rested = false
 	switch e.result.Outcome {
 	case payout.Posted, payout.Failed, payout.Abandoned, payout.Ambiguous, payout.Over:
 		p.gap = min(p.gap, jittered(p.cfg.Interval/hungry))

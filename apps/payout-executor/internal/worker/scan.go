@@ -43,22 +43,24 @@ type scan struct {
 	err    error
 }
 
-// run polls; ambiguous payouts only if told to.
-func (s *scanner) run(ctx context.Context, look bool) scan {
+// run polls; ambiguous payouts only if told to. Those that must wait are found, but what is behind them is looked for as well.
+func (s *scanner) run(ctx context.Context, look bool, waits func(payout.Payout) bool) scan {
 	found := scan{looked: look}
-	found.waiting, found.err = s.list(ctx, "waiting",
-		[]payout.State{payout.StatePending, payout.StateClaimed, payout.StateRailSubmitted, payout.StateRailAcked})
+	found.waiting, found.err = s.list(ctx, "waiting", waits,
+		payout.StatePending, payout.StateClaimed, payout.StateRailSubmitted, payout.StateRailAcked)
 	if found.err == nil && len(found.waiting) > 0 {
 		found.oldest = found.waiting[0].CreatedAt
 	}
 	if found.err == nil && look {
-		found.ambiguous, found.err = s.list(ctx, "ambiguous", []payout.State{payout.StateRailAmbiguous})
+		found.ambiguous, found.err = s.list(ctx, "ambiguous", waits, payout.StateRailAmbiguous)
 	}
 	return found
 }
 
 // list reads the first page of a list, and further ones, from where the last poll has stopped, until there are accounts enough.
-func (s *scanner) list(ctx context.Context, name string, states []payout.State) ([]payout.Payout, error) {
+func (s *scanner) list(
+	ctx context.Context, name string, waits func(payout.Payout) bool, states ...payout.State,
+) ([]payout.Payout, error) {
 	found, next, err := s.backlog.List(ctx, states, pageSize, "")
 	if err != nil {
 		return nil, fmt.Errorf("list payouts: %w", err)
@@ -69,7 +71,9 @@ func (s *scanner) list(ctx context.Context, name string, states []payout.State) 
 	accounts := map[string]bool{}
 	count := func(page []payout.Payout) int {
 		for _, p := range page {
-			accounts[p.Account] = true
+			if !waits(p) {
+				accounts[p.Account] = true
+			}
 		}
 		return len(accounts)
 	}

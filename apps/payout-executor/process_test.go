@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/fencelock/fencelock/apps/payout-executor/internal/payout"
+)
+
+// binary is the program as "make build" makes it: without the race detector, whatever the tests run with. The tag leaves out
+// debug pages of a library whose templates would keep every method of the program alive, and with them 7 MB.
+type binary struct {
+	once sync.Once
+	path string
+	err  error
+}
+
+var built binary
+
+// executable builds the program, once.
+func executable(t *testing.T) string {
+	t.Helper()
+	built.once.Do(func() {
+		dir, err := os.MkdirTemp("", "payout-executor")
+		if err != nil {
+			built.err = err
+			return
+		}
+		built.path = filepath.Join(dir, "payout-executor")
+		if out, err := exec.Command("go", "build", "-trimpath", "-tags=grpcnotrace", "-o", built.path, ".").CombinedOutput(); err != nil {
+			built.err = err
+			_, _ = os.Stderr.Write(out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.path
+}
+
+// process is the real program.
+type process struct {
+	command *exec.Cmd
+	admin   string
+	log     bytes.Buffer
+}
+
+// launch starts the real program on the stage, and waits until it is ready.
+func (s *stage) launch(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{command: exec.Command(executable(t), append(s.at(args...), "--payout.admin-addr=127.0.0.1:0")...)}
+	p.command.Env = []string{"HOME=" + t.TempDir()}
+	p.command.Stderr = &p.log
+	out, err := p.command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.command.Process.Kill()
+		_ = p.command.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("it ended: %v", err)
+	}
+	_, p.admin, _ = strings.Cut(strings.TrimSpace(line), "admin ")
+	return p
+}
+
+// TestAKilledProcessIsRecoveredFrom: it is killed while it submits. When its session has died, another one finishes what it began.
+func TestAKilledProcessIsRecoveredFrom(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	held, let := s.holdSubmit()
+	defer let()
+	first := s.launch(t, "--payout.session-ttl=2s", "--payout.poll-interval=50ms")
+	<-held
+	if err := first.command.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.command.Wait()
+	let() // the call was on its way
+	s.launch(t, "--payout.session-ttl=2s", "--payout.poll-interval=50ms")
+	until(t, "another one has finished it", func() bool { return s.State(thePayout) == wire(payout.StatePosted) })
+	s.wantPosted(t)
+}
