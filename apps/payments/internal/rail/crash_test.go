@@ -300,7 +300,8 @@ func TestAnOutcomeIsWrittenWhenTheDatabaseIsBack(t *testing.T) {
 	equal(t, "rail", w.executed(), "p executed")
 }
 
-func TestAnOutcomeThatCannotBeWrittenIsToldAndFoundAgain(t *testing.T) {
+// TestAnOutcomeThatCannotBeWrittenIsNotToldAndFoundAgain: who were told would post the payout, and nobody would look it up any more.
+func TestAnOutcomeThatCannotBeWrittenIsNotToldAndFoundAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := w.proxy(true)
@@ -310,7 +311,7 @@ func TestAnOutcomeThatCannotBeWrittenIsToldAndFoundAgain(t *testing.T) {
 		CREATE TRIGGER refuse BEFORE UPDATE ON rail.submission EXECUTE FUNCTION refuse()`); err != nil {
 		t.Fatal(err)
 	}
-	if s := w.submit(p, 33, order("p", "d")); s.Outcome != rail.Acked {
+	if s := w.submit(p, 33, order("p", "d")); s.Outcome != rail.Unknown || s.RailReference != "" {
 		t.Errorf("submitted %+v", s)
 	}
 	equal(t, "events", w.kinds(), "rail_submitted rail_answered rail_outcome_unrecorded")

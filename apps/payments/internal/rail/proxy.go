@@ -143,12 +143,14 @@ func (p *Proxy) forward(ctx context.Context, s Submission) Submission {
 		p.observe(ctx, Event{Kind: EventAmbiguous, Submission: s, Cause: err})
 		return s
 	}
-	s.Outcome, s.RailReference, s.Reason = a.outcome, a.reference, a.reason
-	p.observe(ctx, Event{Kind: EventAnswered, Submission: s})
+	known := s
+	known.Outcome, known.RailReference, known.Reason = a.outcome, a.reference, a.reason
+	p.observe(ctx, Event{Kind: EventAnswered, Submission: known})
 	recorded, err := p.record(ctx, s.Number, a)
 	if err != nil {
-		p.observe(ctx, Event{Kind: EventUnrecorded, Submission: s, Cause: err})
-		return s // it is true all the same, and a lookup finds it out again
+		// Nobody is told what is not on disk: a payout that is over is never looked up again, and its record would stay without outcome.
+		p.observe(ctx, Event{Kind: EventUnrecorded, Submission: known, Cause: err})
+		return s
 	}
 	return recorded
 }
