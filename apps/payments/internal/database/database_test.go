@@ -82,6 +82,35 @@ func TestARefusalPassesAndUndoesTheTransaction(t *testing.T) {
 	}
 }
 
+// TestAPictureIsOfOneMoment: what others commit meanwhile is not in it.
+func TestAPictureIsOfOneMoment(t *testing.T) {
+	t.Parallel()
+	db := open(t, testenv.Postgres(t).Database(t))
+	if err := run(t, db, "CREATE TABLE x (n int)"); err != nil {
+		t.Fatal(err)
+	}
+	count := func(ctx context.Context, tx pgx.Tx) (n int) {
+		t.Helper()
+		if err := tx.QueryRow(ctx, "SELECT count(*) FROM x").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	err := db.Picture(t.Context(), func(ctx context.Context, tx pgx.Tx) error {
+		before := count(ctx, tx)
+		if err := run(t, db, "INSERT INTO x VALUES (1)"); err != nil {
+			return err
+		}
+		if after := count(ctx, tx); after != before {
+			t.Errorf("it has %d rows, then %d", before, after)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // TestACallThatIsGivenUpKeepsItsConnection: callers leave often, and connections are slow to make.
 func TestACallThatIsGivenUpKeepsItsConnection(t *testing.T) {
 	t.Parallel()

@@ -119,6 +119,14 @@ func (h *health) stop(ctx context.Context, door *endpoint.Endpoint) error {
 	return h.drain(ctx)
 }
 
+// before is what is made before a database is opened: where a later constructor fails, nobody would close it.
+type before struct {
+	fx.In
+
+	Reader fence.Reader
+	Tracer trace.Tracer
+}
+
 // openDatabase connects and migrates.
 func openDatabase(
 	ctx context.Context, lc fx.Lifecycle, h *health, url, name string, migrate func(context.Context, *database.Database) error,
@@ -127,11 +135,12 @@ func openDatabase(
 	if err != nil {
 		return nil, err
 	}
-	lc.Append(fx.StopHook(db.Close))
-	h.ask = db.Ping
 	if err := migrate(ctx, db); err != nil {
+		db.Close()
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
+	lc.Append(fx.StopHook(db.Close))
+	h.ask = db.Ping
 	return db, nil
 }
 

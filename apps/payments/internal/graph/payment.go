@@ -42,7 +42,7 @@ func PaymentGraph(ctx context.Context, cfg config.Payment, logger *slog.Logger) 
 	)
 }
 
-func openPayments(ctx context.Context, lc fx.Lifecycle, cfg config.Payment, h *health) (*database.Database, error) {
+func openPayments(ctx context.Context, lc fx.Lifecycle, cfg config.Payment, h *health, _ before) (*database.Database, error) {
 	return openDatabase(ctx, lc, h, cfg.URL, "payment-resource", account.Migrate)
 }
 

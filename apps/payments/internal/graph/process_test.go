@@ -98,6 +98,7 @@ func TestAProxyThatIsKilledWhileItSends(t *testing.T) {
 
 // forward passes a request on to the rail, whether or not its sender still lives.
 func forward(t *testing.T, w http.ResponseWriter, r *http.Request, to *running, body []byte) {
+	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), r.Method, to.rpc+r.URL.RequestURI(), strings.NewReader(string(body)))
 	if err != nil {
 		t.Error(err)

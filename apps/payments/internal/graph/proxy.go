@@ -43,7 +43,7 @@ func ProxyGraph(ctx context.Context, cfg config.Proxy, logger *slog.Logger) fx.O
 	)
 }
 
-func openSubmissions(ctx context.Context, lc fx.Lifecycle, cfg config.Proxy, h *health) (*database.Database, error) {
+func openSubmissions(ctx context.Context, lc fx.Lifecycle, cfg config.Proxy, h *health, _ before) (*database.Database, error) {
 	return openDatabase(ctx, lc, h, cfg.URL, "rail-proxy", rail.Migrate)
 }
 
