@@ -47,7 +47,7 @@ demo: ## Run the whole payout system once, 500 payouts by three executors, and j
 .PHONY: build
 build: ## Build the programs into bin/.
 	@mkdir -p bin
-	go build -trimpath -o bin/ ./apps/lockserver ./apps/lockctl
+	go build -trimpath -o bin/ ./apps/lockserver ./apps/lockctl ./apps/payout-executor ./apps/payments/cmd/...
 
 ##@ Test
 
