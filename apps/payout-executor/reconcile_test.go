@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -162,6 +163,23 @@ func TestReconcileLeavesWhatIsInWork(t *testing.T) {
 	code, report := s.reconcile(t)
 	if code != reconcile.ExitClean || len(report.InWork) != 1 {
 		t.Errorf("code %d: %+v", code, report)
+	}
+}
+
+// TestReconcileIsNotInItsOwnWay: several payouts of one account need its lock.
+func TestReconcileIsNotInItsOwnWay(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const doubtful = 12
+	for i := range doubtful {
+		id := fmt.Sprint("doubtful-", i)
+		s.Ask(id, theAccount, 1, "bob")
+		s.Put(id, wire(payout.StateRailAmbiguous), 5, "")
+		s.Send(id, 5, unknown, false)
+	}
+	code, report := s.reconcile(t)
+	if code != reconcile.ExitAmbiguous || len(report.Findings) != doubtful || len(report.InWork) != 0 {
+		t.Errorf("code %d: %d findings, in work %+v", code, len(report.Findings), report.InWork)
 	}
 }
 

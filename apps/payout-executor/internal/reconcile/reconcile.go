@@ -116,22 +116,28 @@ func (r *Reconciler) lookAgain(ctx context.Context, c comparison, report *Report
 	return nil
 }
 
-// doubts looks at the payouts that somebody may be at.
+// doubts looks at the payouts that somebody may be at: those of one account one after the other, as each needs its lock.
 func (r *Reconciler) doubts(ctx context.Context, c comparison, report *Report) error {
+	accounts := map[string][]payout.Payout{}
+	for _, p := range c.doubts {
+		accounts[p.Account] = append(accounts[p.Account], p)
+	}
 	var mu sync.Mutex
 	var failed error
 	places := make(chan struct{}, atOnce)
 	var looking sync.WaitGroup
-	for _, p := range c.doubts {
+	for _, doubts := range accounts {
 		places <- struct{}{}
 		looking.Go(func() {
 			defer func() { <-places }()
-			sent, there := c.records[p.ID]
-			v, err := r.doubt(ctx, p, sent, there)
-			mu.Lock()
-			defer mu.Unlock()
-			failed = errors.Join(failed, err)
-			v.into(report)
+			for _, p := range doubts {
+				sent, there := c.records[p.ID]
+				v, err := r.doubt(ctx, p, sent, there)
+				mu.Lock()
+				failed = errors.Join(failed, err)
+				v.into(report)
+				mu.Unlock()
+			}
 		})
 	}
 	looking.Wait()
