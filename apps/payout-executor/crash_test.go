@@ -111,6 +111,7 @@ var errDead = errors.New("the process is gone")
 func TestACrashAnywhereIsRecoveredFrom(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, s *stage, _ start, n int) (died bool) {
+		t.Helper()
 		released := make(chan struct{})
 		reached := make(chan struct{})
 		steps := &stepper{}
@@ -150,6 +151,7 @@ func TestACrashAnywhereIsRecoveredFrom(t *testing.T) {
 func TestAPauseAnywhereDoesNoHarm(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, s *stage, _ start, n int) (paused bool) {
+		t.Helper()
 		steps := &stepper{}
 		steps.on = func(at int, name string) error {
 			if at == n {

@@ -19,6 +19,7 @@ import (
 func TestALostLockBeginsNothing(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, s *stage, _ start, n int) bool {
+		t.Helper()
 		faults, reached := loseAt(t, s, func(p ports) ports { return p }, n)
 		for _, fault := range faults {
 			t.Error(fault)

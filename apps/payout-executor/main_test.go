@@ -37,7 +37,7 @@ type running struct {
 func (r *running) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.log.Write(p) //nolint:wrapcheck // it never fails
+	return r.log.Write(p)
 }
 
 func (r *running) text() string {
@@ -347,5 +347,4 @@ func TestConfigIsPrintedWithoutPasswords(t *testing.T) {
 		!strings.Contains(out, `payout.payment: "http://me:xxxxx@pay:1"`) || !strings.Contains(out, `payout.concurrency: 8`) {
 		t.Errorf("code %d: %s", code, out)
 	}
-
 }

@@ -88,15 +88,16 @@ func lostLock(t *testing.T, plant func(p ports) ports) (faults []string) {
 	}
 }
 
-// oldList lets one executor after the other execute what both have found in their lists, before services that trust their callers.
+// oldList lets an executor at a payout that it has listed as PENDING, and that another one has submitted since. The services trust
+// their callers.
 func oldList(t *testing.T, plant func(p ports) ports) []string {
 	t.Helper()
 	s := newStage(t)
 	s.Unfence()
-	for range 2 {
-		e, _ := plant(s.ports(t)).executor()
-		e.Execute(t.Context(), the())
-	}
+	s.Put(thePayout, wire(payout.StateRailSubmitted), 5, "")
+	s.Send(thePayout, 5, acked, true)
+	e, _ := plant(s.ports(t)).executor()
+	e.Execute(t.Context(), the())
 	return s.faults()
 }
 

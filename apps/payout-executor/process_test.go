@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,31 +19,36 @@ import (
 // debug pages of a library whose templates would keep every method of the program alive, and with them 7 MB.
 type binary struct {
 	once sync.Once
-	path string
+	dir  string
 	err  error
 }
 
 var built binary
 
+func (b *binary) build() {
+	if b.dir, b.err = os.MkdirTemp("", "payout-executor"); b.err != nil {
+		return
+	}
+	if out, err := exec.Command("go", "build", "-trimpath", "-tags=grpcnotrace", "-o", b.dir, ".").CombinedOutput(); err != nil {
+		b.err = fmt.Errorf("build payout-executor: %w: %s", err, out)
+	}
+}
+
+// remove cleans up in the end.
+func (b *binary) remove() {
+	if b.dir != "" {
+		_ = os.RemoveAll(b.dir)
+	}
+}
+
 // executable builds the program, once.
 func executable(t *testing.T) string {
 	t.Helper()
-	built.once.Do(func() {
-		dir, err := os.MkdirTemp("", "payout-executor")
-		if err != nil {
-			built.err = err
-			return
-		}
-		built.path = filepath.Join(dir, "payout-executor")
-		if out, err := exec.Command("go", "build", "-trimpath", "-tags=grpcnotrace", "-o", built.path, ".").CombinedOutput(); err != nil {
-			built.err = err
-			_, _ = os.Stderr.Write(out)
-		}
-	})
+	built.once.Do(built.build)
 	if built.err != nil {
 		t.Fatal(built.err)
 	}
-	return built.path
+	return filepath.Join(built.dir, "payout-executor")
 }
 
 // process is the real program.

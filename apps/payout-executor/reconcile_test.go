@@ -32,9 +32,9 @@ func (s *stage) at(args ...string) []string {
 }
 
 // reconcile runs the command and reads its report.
-func (s *stage) reconcile(t *testing.T, more ...string) (int, reconcile.Report) {
+func (s *stage) reconcile(t *testing.T) (int, reconcile.Report) {
 	t.Helper()
-	code, out, errs := run(append(s.at("reconcile", "--json", "--payout.rail-log="+s.services), more...)...)
+	code, out, errs := run(s.at("reconcile", "--json", "--payout.rail-log="+s.services)...)
 	var report reconcile.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatalf("code %d, %v: %s%s", code, err, out, errs)

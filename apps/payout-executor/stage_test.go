@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -31,7 +32,12 @@ import (
 	"github.com/fencelock/fencelock/core/service"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		built.remove()
+		os.Exit(code)
+	}))
+}
 
 // eventually bounds what must happen some time, however busy the machine is.
 const eventually = 60 * time.Second
@@ -229,18 +235,16 @@ func the() payout.Payout {
 	}
 }
 
-// recover lets fresh executors at the payout until it is over or ambiguous, and returns the last result.
-func (s *stage) recover(t *testing.T) payout.Result {
+// recover lets a fresh executor at the payout until it is over, or was looked at again where it is ambiguous.
+func (s *stage) recover(t *testing.T) {
 	t.Helper()
 	e, _ := s.ports(t).executor()
-	var result payout.Result
 	for range 3 {
-		result = e.Execute(t.Context(), the())
+		result := e.Execute(t.Context(), the())
 		if result.Outcome != payout.Left && result.Outcome != payout.Ambiguous {
-			return result
+			return
 		}
 	}
-	return result
 }
 
 // wantState compares the payout's state, and what the world says about itself.
@@ -329,13 +333,6 @@ func (s *stepper) pass(name string) error {
 	s.names = append(s.names, name)
 	s.mu.Unlock()
 	return s.on(n, name)
-}
-
-// reached reports whether there was a boundary n.
-func (s *stepper) reached(n int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.names) > n
 }
 
 func (s *stepper) name(n int) string {

@@ -98,12 +98,22 @@ func programs() []allowance {
 		},
 		{
 			module:   "apps/payments",
-			siblings: []string{"core", "contracts/api", "adapters/postgres/guard", "adapters/rpc", "apps/program"},
+			siblings: []string{"core", "contracts/api", "adapters/postgres/cancel", "adapters/postgres/guard", "adapters/rpc", "apps/program"},
 			external: []string{
 				connect, protobuf, "github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "go.uber.org/fx", "github.com/spf13/pflag",
 				"go.opentelemetry.io", "github.com/prometheus",
 			},
 			tests: []string{"contracts/parity", "tools/testenv"},
+		},
+		{
+			module: "apps/payout-executor",
+			// The SDK, and what the SDK needs: which store is behind the locks is not its affair.
+			siblings: []string{domain, "core/port", "core/clock", "contracts/api", "adapters/client", "apps/program"},
+			external: []string{
+				connect, protobuf, "go.uber.org/fx", "github.com/spf13/pflag", "github.com/prometheus/client_golang",
+				"go.opentelemetry.io/otel/trace", "go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes",
+			},
+			tests: []string{"core", "contracts/parity", "adapters/rpc", "go.opentelemetry.io/otel/sdk", "github.com/prometheus/client_model"},
 		},
 	}
 }

@@ -100,26 +100,6 @@ func labels(t *testing.T, f *dto.MetricFamily, backend string) string {
 	return text
 }
 
-// TestWhatIsNotThereYetIsMarked: a name that the documents promise for later is taken off that list once it is there.
-func TestWhatIsNotThereYetIsMarked(t *testing.T) {
-	t.Parallel()
-	there := map[string]bool{}
-	for _, f := range families(t, "etcd") {
-		there[f.GetName()] = true
-	}
-	for _, kind := range kinds(t) {
-		there[kind.Value] = true
-	}
-	for _, row := range table("later").Rows(t) {
-		if there[strings.Trim(row[0], "`")] {
-			t.Errorf("the document says that %s is not there yet", row[0])
-		}
-		if !form(t, "metric").MatchString(strings.Trim(row[0], "`")) && !form(t, "log event").MatchString(strings.Trim(row[0], "`")) {
-			t.Errorf("%s has the form of no name", row[0])
-		}
-	}
-}
-
 // started notes the spans that were begun, ended or not.
 type started struct {
 	sdktrace.SpanProcessor

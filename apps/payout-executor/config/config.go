@@ -45,7 +45,7 @@ type Config struct {
 // args ask for help.
 func Load(args, env []string) (Config, error) {
 	var c Config
-	err := settings.Load(keys(&c), args, env, func() error { return c.validate() })
+	err := settings.Load(keys(&c), args, env, func() error { return c.validate() }) //nolint:gocritic // c.validate would judge what c is now
 	return c, err
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/apps/program/endpoint"
@@ -36,13 +37,18 @@ func (c Config) checkAddresses() error {
 			return err
 		}
 	}
+	for _, server := range c.LockServers {
+		if strings.ContainsAny(server, " \t") {
+			return fmt.Errorf("payout.lock-servers: must be addresses such as http://host:port, separated by commas")
+		}
+	}
 	return endpoint.Check("payout.admin-addr", c.AdminAddr)
 }
 
 // checkURL does not quote what it refuses: it may hold a password.
 func checkURL(key, text string) error {
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(text, "?#") {
 		return fmt.Errorf("%s: must be a URL such as http://host:port", key)
 	}
 	return nil

@@ -36,7 +36,8 @@ func Reconcile(ctx context.Context, args, env []string, stdout, stderr io.Writer
 	cfg, err := config.Load(rest, env)
 	if errors.Is(err, settings.ErrHelp) {
 		_, _ = fmt.Fprintf(stdout, "Usage: payout-executor reconcile [--json] [--config FILE] [--KEY=VALUE ...]\n\n"+
-			"Exit codes: %d nothing differs, %d breaks were found, %d configuration, %d ambiguous payouts are left, %d it could not be compared\n\n%s",
+			"Exit codes: %d nothing differs, %d breaks were found, %d the configuration cannot be, %d ambiguous payouts are left, "+
+			"%d it could not be compared\n\n%s",
 			reconcile.ExitClean, reconcile.ExitBreaks, program.ExitConfig, reconcile.ExitAmbiguous, ExitNotCompared, config.Usage())
 		return program.ExitOK
 	}
@@ -67,7 +68,7 @@ func compare(ctx context.Context, cfg config.Config, stderr io.Writer) (report r
 	if err != nil {
 		return report, err
 	}
-	defer c.Close() //nolint:errcheck // it always succeeds
+	defer func() { _ = c.Close() }() // it always succeeds
 	held := locks.New(c, cfg.Who(), cfg.SessionTTL)
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)

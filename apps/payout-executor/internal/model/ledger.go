@@ -80,7 +80,9 @@ func (w *World) listTransfers(rw http.ResponseWriter, _ *http.Request) {
 		}
 	}
 	rw.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(rw).Encode(map[string]any{"transfers": found})
+	if err := json.NewEncoder(rw).Encode(map[string][]transfer{"transfers": found}); err != nil {
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // Faults says in one line each what is wrong with the world: it must be empty at every moment.

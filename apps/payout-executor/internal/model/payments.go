@@ -87,8 +87,7 @@ func (w *World) claim(p *v1.Payout, a *account, t int64) error {
 	switch {
 	case again:
 		return nil
-	case w.unfenced:
-	case t <= a.fence:
+	case t <= a.fence && !w.unfenced:
 		return FencedOut()
 	case terminal(p.GetState()):
 		return wrongState(p)
@@ -98,7 +97,7 @@ func (w *World) claim(p *v1.Payout, a *account, t int64) error {
 		to = v1.PayoutState_PAYOUT_STATE_CLAIMED
 	}
 	w.event(p, to, t, a.fence)
-	a.fence = t
+	a.fence = max(a.fence, t)
 	w.claims[p.GetId()] = t
 	p.State, p.Token, p.ChangedAt = to, t, stamp()
 	return nil

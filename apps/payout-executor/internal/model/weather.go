@@ -191,5 +191,5 @@ func detailed(status connect.Code, message string, detail proto.Message) error {
 	if d, err := connect.NewErrorDetail(detail); err == nil {
 		wire.AddDetail(d)
 	}
-	return wire
+	return wire //nolint:wrapcheck // this is the wire's form
 }

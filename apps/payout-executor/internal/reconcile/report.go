@@ -104,8 +104,8 @@ func (r Report) ExitCode() int {
 	return code
 }
 
-// sort makes reports of one state alike.
-func (r *Report) sort() {
+// sort puts findings in order, so that reports of one state are alike. It changes the slices, not the report.
+func (r Report) sort() {
 	classes := Classes()
 	slices.SortFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Or(

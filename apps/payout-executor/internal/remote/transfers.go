@@ -36,11 +36,11 @@ func Transfers(ctx context.Context, c *http.Client, address string) ([]Transfer,
 	if err != nil {
 		return nil, fmt.Errorf("list transfers: %w", err)
 	}
-	resp, err := c.Do(req) //nolint:gosec // the operator names the URL
+	resp, err := c.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("list transfers: %w", err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was read
+	defer func() { _ = resp.Body.Close() }() // it was read
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("list transfers: the rail says %s", resp.Status)
 	}

@@ -106,7 +106,7 @@ func (b *book) arrange() {
 			added = append(added, a)
 		}
 	}
-	rand.Shuffle(len(added), func(i, j int) { added[i], added[j] = added[j], added[i] })
+	rand.Shuffle(len(added), func(i, j int) { added[i], added[j] = added[j], added[i] }) //nolint:gosec // an order is no secret
 	b.turns = append(b.turns, added...)
 }
 

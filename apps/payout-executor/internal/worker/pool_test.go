@@ -285,3 +285,39 @@ func TestAVeryLongAccountHidesNobody(t *testing.T) {
 		p.stop(t)
 	})
 }
+
+// TestRefusedPayoutsHideNobody: the oldest ones fill the first pages, are of accounts enough, and are refused each time.
+func TestRefusedPayoutsHideNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const refused, good = 1100, 30
+		b := &listing{}
+		for n := range refused + good {
+			b.payouts = append(b.payouts, payout.Payout{
+				Ref: payout.Ref{ID: fmt.Sprint(n), Account: fmt.Sprint("a", n%50)}, State: payout.StateClaimed,
+			})
+		}
+		done := make(chan struct{}, good)
+		p := newPool(b, 2, func(_ context.Context, p payout.Payout) payout.Result {
+			time.Sleep(10 * time.Millisecond)
+			if n, _ := strconv.Atoi(p.ID); n < refused {
+				return payout.Result{Outcome: payout.Left, Err: &payout.RefusedError{Code: payout.WrongState}}
+			}
+			b.remove(p.ID)
+			done <- struct{}{}
+			return payout.Result{Outcome: payout.Posted}
+		})
+		began := time.Now()
+		for range good {
+			select {
+			case <-done:
+			case <-time.After(time.Hour):
+				t.Fatal("those behind the refused ones are never executed")
+			}
+		}
+		if took := time.Since(began); took > 5*time.Minute {
+			t.Errorf("it took %v", took)
+		}
+		p.stop(t)
+	})
+}
