@@ -12,8 +12,12 @@ import (
 )
 
 // Migrate brings a schema to the newest version of the migrations in files. Any number of processes may begin it at once: one
-// after the other does it, and those that come later find nothing to do. A schema that is newer than files is left as it is.
+// after the other does it, and those that come later find nothing to do. A schema that is newer than files is left as it is. A database
+// that can lose what it has committed is refused.
 func (d *Database) Migrate(ctx context.Context, schema string, files fs.FS) error {
+	if err := d.checkDurable(ctx); err != nil {
+		return err
+	}
 	turn, err := d.pool.Begin(ctx)
 	if err != nil {
 		return translate(err, false)
@@ -28,6 +32,21 @@ func (d *Database) Migrate(ctx context.Context, schema string, files fs.FS) erro
 	}
 	if err := d.apply(ctx, schema, files); err != nil {
 		return fmt.Errorf("migrate schema %s: %w", schema, err)
+	}
+	return nil
+}
+
+// checkDurable refuses a database that does not keep what it has committed, whatever happens to its machine: an intent that is
+// forgotten is money that is sent again.
+func (d *Database) checkDurable(ctx context.Context) error {
+	for _, setting := range []string{"fsync", "full_page_writes", "synchronous_commit"} {
+		var value string
+		if err := d.pool.QueryRow(ctx, "SELECT current_setting($1)", setting).Scan(&value); err != nil {
+			return translate(err, false)
+		}
+		if value == "off" {
+			return fmt.Errorf("check the database: %s is off: a crash can undo what was committed", setting)
+		}
 	}
 	return nil
 }

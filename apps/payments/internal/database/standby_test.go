@@ -2,7 +2,9 @@ package database_test
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -65,5 +67,23 @@ func cancelWaits(t *testing.T, url string) {
 			t.Fatal("nobody waits for a standby")
 		default:
 		}
+	}
+}
+
+// TestADatabaseThatForgetsIsRefused: after a crash an intent would be gone, and money would be sent again.
+func TestADatabaseThatForgetsIsRefused(t *testing.T) {
+	t.Parallel()
+	files := fstest.MapFS{"00001_x.sql": {Data: []byte("-- +goose Up\nCREATE TABLE s.x (n int);\n")}}
+	server := testenv.StartPostgres(t, "full_page_writes=off")
+	for url, says := range map[string]string{
+		server.URL: "full_page_writes is off",
+		testenv.Postgres(t).Database(t) + "&synchronous_commit=off": "synchronous_commit is off",
+	} {
+		if err := open(t, url).Migrate(t.Context(), "s", files); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want that %s", err, says)
+		}
+	}
+	if err := open(t, testenv.Postgres(t).Database(t)+"&synchronous_commit=local").Migrate(t.Context(), "s", files); err != nil {
+		t.Errorf("one that keeps what it has committed: %v", err)
 	}
 }
