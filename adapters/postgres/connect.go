@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencelock/fencelock/adapters/postgres/cancel"
 	"github.com/fencelock/fencelock/core/lock"
 )
 
@@ -196,7 +197,10 @@ func (p *pools) configure(name, text string, pooler bool) (*pgxpool.Config, erro
 func outlast(config *pgxpool.Config, pooler bool) {
 	config.ConnConfig.OnNotice = noteUnconfirmed
 	config.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
-		return &canceller{conn: conn, silent: pooler}
+		if pooler {
+			return cancel.Unasked(conn, cancelPatience)
+		}
+		return cancel.Confirmed(conn, cancelPatience)
 	}
 	config.PrepareConn = forgetUnconfirmed
 	config.BeforeConnect = func(_ context.Context, config *pgx.ConnConfig) error {
@@ -231,38 +235,6 @@ func unreadable(name, text string, err error) error {
 		}
 	}
 	return lock.Invalid(name, reason)
-}
-
-// canceller asks the database to cancel what a call has sent, once its context has ended. It waits for the database to confirm that it
-// has done so, else the request could hit the connection's next statement. The driver's own handler does not wait.
-type canceller struct {
-	conn *pgconn.PgConn
-	// silent: nothing is asked, and the call ends by itself or by its connection's deadline.
-	silent bool
-	done   chan struct{}
-}
-
-// HandleCancel implements ctxwatch.Handler.
-func (c *canceller) HandleCancel(ended context.Context) {
-	deadline := time.Now().Add(cancelPatience)
-	_ = c.conn.Conn().SetDeadline(deadline)
-	c.done = make(chan struct{})
-	if c.silent {
-		close(c.done)
-		return
-	}
-	go func() {
-		defer close(c.done)
-		ctx, cancel := context.WithDeadline(context.WithoutCancel(ended), deadline)
-		defer cancel()
-		_ = c.conn.CancelRequest(ctx) // what comes of it shows in the call's own answer
-	}()
-}
-
-// HandleUnwatchAfterCancel implements ctxwatch.Handler.
-func (c *canceller) HandleUnwatchAfterCancel() {
-	<-c.done
-	_ = c.conn.Conn().SetDeadline(time.Time{})
 }
 
 // errNoCancel stands in the way of a request to cancel, which the driver makes for each connection that it gives up.

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencelock/fencelock/adapters/postgres/cancel"
 	"github.com/fencelock/fencelock/core/lock"
 )
 
@@ -42,7 +43,7 @@ func Open(ctx context.Context, url, name string) (*Database, error) {
 	}
 	// A call that is given up, such as one that waits for a row, is cancelled in the database too, and its connection lives on.
 	conn.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: patience}
+		return cancel.Confirmed(c, patience)
 	}
 	conn.OnNotice = noteUnconfirmed
 	config.MaxConns = max(config.MaxConns, minConnections)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 	"testing/fstest"
 
 	"github.com/jackc/pgx/v5"
@@ -108,6 +109,26 @@ func TestAPictureIsOfOneMoment(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestACallThatIsGivenUpHitsNoOther: the request to cancel must not reach the next user of the connection.
+func TestACallThatIsGivenUpHitsNoOther(t *testing.T) {
+	t.Parallel()
+	db := open(t, testenv.Postgres(t).Database(t))
+	sleep := func(ctx context.Context, seconds float64) error {
+		return db.Within(ctx, func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "SELECT pg_sleep($1)", seconds)
+			return err
+		})
+	}
+	for i := range 300 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*20*time.Microsecond)
+		_ = sleep(ctx, 0.0015) // ends in time, or not, or just so
+		cancel()
+		if err := sleep(t.Context(), 0.005); err != nil {
+			t.Fatalf("after call %d: %v", i, err)
+		}
 	}
 }
 

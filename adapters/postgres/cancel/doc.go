@@ -1,0 +1,2 @@
+// Package cancel ends calls to PostgreSQL whose context has ended, and keeps their connections.
+package cancel
