@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/apps/payments/internal/bank"
+	"github.com/fencelock/fencelock/apps/payments/internal/form"
 )
 
 const (
@@ -58,7 +59,7 @@ func (c *Client) send(ctx context.Context, o Order) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if t.Reference != o.Payout || t.Amount != o.Amount || t.ID == "" {
+	if !isOf(t, o) {
 		return answer{}, fmt.Errorf("send order: the rail answers %d, and not about it", status)
 	}
 	switch {
@@ -70,11 +71,15 @@ func (c *Client) send(ctx context.Context, o Order) (answer, error) {
 	return answer{}, fmt.Errorf("send order: the rail answers %d, which settles nothing", status)
 }
 
-// find asks, without sending anything, what the rail has received under a payout's name, and how many transfers of those it has
-// executed.
-func (c *Client) find(ctx context.Context, payout string) (a answer, executed int, err error) {
+// isOf reports whether a transfer can be that of an order, and has a name that can be written down, here and in the payment resource.
+func isOf(t bank.Transfer, o Order) bool {
+	return t.Reference == o.Payout && t.Amount == o.Amount && t.ID != "" && form.Text("id", t.ID, form.MaxDestination) == nil
+}
+
+// find asks, without sending anything, what the rail has received of an order, and how many transfers of those it has executed.
+func (c *Client) find(ctx context.Context, o Order) (a answer, executed int, err error) {
 	where := c.base.JoinPath("transfers")
-	where.RawQuery = url.Values{"reference": {payout}}.Encode()
+	where.RawQuery = url.Values{"reference": {o.Payout}}.Encode()
 	var list bank.Listing
 	status, err := c.call(ctx, http.MethodGet, where, nil, &list)
 	if err != nil {
@@ -85,7 +90,7 @@ func (c *Client) find(ctx context.Context, payout string) (a answer, executed in
 	}
 	for _, t := range list.Transfers {
 		switch {
-		case t.Reference != payout:
+		case !isOf(t, o):
 			return answer{}, 0, errors.New("look up order: the rail answers about another one")
 		case t.Status == bank.Executed:
 			executed++

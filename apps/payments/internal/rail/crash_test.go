@@ -118,6 +118,8 @@ func TestWhatSettlesNothingIsUnknownAndNotSentAgain(t *testing.T) {
 		say(201, `{"id":"t-1","reference":"other","amount":5,"status":"executed"}`),
 		say(201, `{"id":"t-1","reference":"%s","amount":6,"status":"executed"}`),
 		say(201, `{"id":"","reference":"%s","amount":5,"status":"executed"}`),
+		say(201, `{"id":"t\u0000","reference":"%s","amount":5,"status":"executed"}`),
+		say(201, `{"id":"`+strings.Repeat("t", 65)+`","reference":"%s","amount":5,"status":"executed"}`),
 		say(201, `{"id":"t-1","reference":"%s","amount":5,"status":"declined"}`), say(422, executed), say(422, `{}`),
 		say(201, strings.Repeat(" ", 2<<20)+`{}`),
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }),

@@ -216,7 +216,7 @@ func (p *Proxy) resolve(ctx context.Context, s Submission) (Submission, error) {
 	}
 	call, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
-	a, executed, err := p.client.find(call, s.Payout)
+	a, executed, err := p.client.find(call, s.Order)
 	if err != nil || a.outcome == Unknown {
 		// That the rail knows nothing proves nothing: the order may still be on its way.
 		p.observe(ctx, Event{Kind: EventStillAmbiguous, Submission: s, Lookup: true, Cause: err})
