@@ -25,6 +25,8 @@ func TestSourceRulesFindPlantedFaults(t *testing.T) {
 	}{
 		{"a lease in the core", leaseWords, "core/service/x.go", header + "// " + word + "\n", 1},
 		{"a lease in the adapter", leaseWords, "adapters/etcd/x.go", header + "// " + word + "\n", 0},
+		{"a store in the executor", storeWords, "apps/payout-executor/x.go", header + "// as on Etcd\n// and PostgreSQL\n", 2},
+		{"a store elsewhere", storeWords, "apps/payments/x.go", header + "// PostgreSQL\n", 0},
 		{"fx in an adapter", misplacedImports, "adapters/rpc/x.go", header + `import _ "go.uber.org/fx/fxtest"`, 1},
 		{"fx in an application", misplacedImports, "apps/lockserver/x.go", header + `import _ "go.uber.org/fx"`, 0},
 		{"containers in an adapter", misplacedImports, "adapters/etcd/x_test.go", header + `import _ "github.com/testcontainers/testcontainers-go"`, 1},

@@ -28,6 +28,7 @@ type rule struct {
 func rules() []rule {
 	return []rule{
 		{"the words of etcd's leases stay where etcd is", leaseWords},
+		{"the consumer knows no store", storeWords},
 		{"fx, testcontainers and testing stay in their places", misplacedImports},
 		{"functions and files stay short", oversize},
 		{"tests neither sleep nor skip", sleepsAndSkips},
@@ -42,6 +43,19 @@ func leaseWords(s source) []string {
 	}
 	// Put together, so that this file does not find itself.
 	words := regexp.MustCompile(strings.Join([]string{"lease" + "ID", "Lease" + "Grant", "Mod" + "Revision", "Create" + "Revision"}, "|"))
+	return lines(s, words)
+}
+
+// storeWords finds the names of stores in the executor of payouts, which must not differ between them.
+func storeWords(s source) []string {
+	if !strings.HasPrefix(s.Path, "apps/payout-executor/") {
+		return nil
+	}
+	return lines(s, regexp.MustCompile("(?i)etcd|postgres"))
+}
+
+// lines finds the lines of a file that have one of the words.
+func lines(s source, words *regexp.Regexp) []string {
 	var found []string
 	for i, line := range bytes.Split(s.Text, []byte("\n")) {
 		if word := words.Find(line); word != nil {
