@@ -23,27 +23,33 @@ import (
 	"github.com/fencelock/fencelock/core/port"
 )
 
-// program in hand: it runs inside the test, with the signals that the test sends.
+// lines are a log that is read while it is written.
+type lines struct {
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.log.Write(p)
+}
+
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.log.String()
+}
+
+// running is the program inside the test, with the signals that the test sends.
 type running struct {
+	lines
+
 	admin   string
 	signals chan os.Signal
 	// ended has the exit code.
 	ended chan int
-	mu    sync.Mutex
-	log   bytes.Buffer
-}
-
-// Write takes the log.
-func (r *running) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.log.Write(p)
-}
-
-func (r *running) text() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.log.String()
 }
 
 // start runs the program on the stage until it says that it is ready.
@@ -215,23 +221,6 @@ func TestWorkThatDoesNotEndKeepsItsLock(t *testing.T) {
 	if !s.isLocked(t) {
 		t.Error("the lock was released while the work went on")
 	}
-}
-
-func TestASecondSignalEndsItAtOnce(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	held, let := s.holdSubmit()
-	defer let()
-	r := s.start(t, "--payout.stop-timeout=10m")
-	<-held
-	r.signals <- syscall.SIGTERM
-	r.signals <- syscall.SIGTERM
-	r.exit(t, program.ExitFailed)
-	if !s.isLocked(t) {
-		t.Error("the lock was released while the work went on")
-	}
-	let()
-	until(t, "what it had begun has ended", func() bool { return s.State(thePayout) == wire(payout.StatePosted) })
 }
 
 // TestReadinessFollowsWhatItNeeds: each of the three goes away and comes back; it is alive all the while.

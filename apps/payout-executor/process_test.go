@@ -2,7 +2,7 @@ package main
 
 import (
 	"bufio"
-	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/fencelock/fencelock/apps/payout-executor/internal/payout"
+	"github.com/fencelock/fencelock/apps/program"
 )
 
 // binary is the program as "make build" makes it: without the race detector, whatever the tests run with. The tag leaves out
@@ -55,7 +56,7 @@ func executable(t *testing.T) string {
 type process struct {
 	command *exec.Cmd
 	admin   string
-	log     bytes.Buffer
+	log     lines
 }
 
 // launch starts the real program on the stage, and waits until it is ready.
@@ -99,4 +100,28 @@ func TestAKilledProcessIsRecoveredFrom(t *testing.T) {
 	s.launch(t, "--payout.session-ttl=2s", "--payout.poll-interval=50ms")
 	until(t, "another one has finished it", func() bool { return s.State(thePayout) == wire(payout.StatePosted) })
 	s.wantPosted(t)
+}
+
+// TestASecondSignalEndsItAtOnce: the work in hand is left as it is, with its lock.
+func TestASecondSignalEndsItAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	held, let := s.holdSubmit()
+	defer let()
+	p := s.launch(t, "--payout.stop-timeout=10m", "--payout.session-ttl=1m")
+	<-held
+	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it is stopping", func() bool { return strings.Contains(p.log.text(), `"stopping"`) })
+	if err := p.command.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := p.command.Wait(); !errors.As(err, &exit) || exit.ExitCode() != program.ExitFailed {
+		t.Errorf("it ended with %v", err)
+	}
+	if !s.isLocked(t) {
+		t.Error("the lock was released while the work went on")
+	}
 }
