@@ -153,6 +153,10 @@ func faults() []planted {
 		}},
 		{"a posting that is missing", "INV-03", func(e *judge.Evidence) { e.Groups = e.Groups[1:]; move(e, -10) }},
 		{"entries of nobody", "INV-03", func(e *judge.Evidence) { e.Groups = append(e.Groups, judge.Group{Payout: "p9"}) }},
+		{"more at the rail than the account ever had", "INV-03", func(e *judge.Evidence) {
+			e.Accounts[0].Opening -= 71 // 29, of which the rail took 30; the posted 20 are explained
+			e.Accounts[0].Balance -= 71
+		}},
 		{"a balance that forgot a posting", "INV-03", func(e *judge.Evidence) { e.Accounts[0].Balance += 10 }},
 		{"money at the rail that the ledger does not show", "INV-03", func(e *judge.Evidence) { e.Transfers[1].Taken = true }},
 		{"a posting that the rail never took", "INV-03", func(e *judge.Evidence) { e.Transfers[0].Taken = false }},

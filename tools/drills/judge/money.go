@@ -31,7 +31,7 @@ type money struct {
 }
 
 // ledgerBalances is INV-03. Money that the rail took and the ledger does not show yet is no fault while its payout is
-// under way.
+// under way, unless the account never had it.
 func ledgerBalances(e Evidence) Finding {
 	f := Finding{Invariant: "INV-03", Claim: "the ledger balances", Things: "payouts and accounts"}
 	payouts := map[string]money{}
@@ -49,8 +49,10 @@ func ledgerBalances(e Evidence) Finding {
 			payouts[t.Payout] = m
 		}
 	}
+	taken := map[string]int64{}
 	for _, p := range e.Payouts {
 		f.Checked++
+		taken[p.Account] += payouts[p.ID].taken
 		f.judgePayout(p, payouts[p.ID])
 		delete(payouts, p.ID)
 	}
@@ -61,6 +63,9 @@ func ledgerBalances(e Evidence) Finding {
 		f.Checked++
 		if a.Balance != a.Opening+a.Entries {
 			f.violatef("account %s: balance %d, but opening %d and entries %d", a.ID, a.Balance, a.Opening, a.Entries)
+		}
+		if taken[a.ID] > a.Opening {
+			f.violatef("account %s: the rail took %d of %d", a.ID, taken[a.ID], a.Opening)
 		}
 	}
 	return f

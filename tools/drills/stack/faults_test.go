@@ -61,6 +61,19 @@ func TestTheRailDeclinesAndLosesAnswers(t *testing.T) {
 	}
 }
 
+// TestMoneyOnItsWayIsNotSpentTwice has an account that can pay one of two payouts, and loses the rail's answer to the first.
+func TestMoneyOnItsWayIsNotSpentTwice(t *testing.T) {
+	t.Parallel()
+	s := stack.Start(t, programs, stack.Options{Backend: stack.Etcd})
+	must(t, "open account", s.OpenAccount(t.Context(), "a", 100))
+	must(t, "create payout", s.Create(t.Context(), stack.Order{ID: "first", Account: "a", Amount: 100, Destination: stack.ToLoseReply}))
+	must(t, "create payout", s.Create(t.Context(), stack.Order{ID: "second", Account: "a", Amount: 100}))
+	s.StartExecutor("one", 1)
+	end := map[string]judge.State{"first": judge.Posted, "second": judge.Abandoned}
+	s.AwaitAll("are where they must be", func(p stack.Payout) bool { return p.State == end[p.ID] }, quietly)
+	verdict(t, s)
+}
+
 func lookups(s *stack.Stack, payout string) int {
 	n := 0
 	for _, c := range s.ToProxy.Calls() {
