@@ -266,13 +266,19 @@ func (p *passesOver) Handoff(ctx context.Context, from port.GrantRef, to port.Gr
 	return p.Handover.Handoff(ctx, from, to)
 }
 
-// clannish passes a released key on to somebody else who asked this server for it.
+// clannish passes a released key on to somebody else who asks this server for it, and waits for one who does: the bug must not
+// depend on whether the line has asked before the release.
 type clannish struct {
 	port.LockStore
 	handover port.Handover
 	mu       sync.Mutex
 	asked    []port.GrantRequest
+	// more is closed when somebody has asked, and made anew.
+	more chan struct{}
 }
+
+// clanPatience is for a key that nobody else will ask for.
+const clanPatience = 5 * time.Second
 
 func (c *clannish) TryInsert(ctx context.Context, req port.GrantRequest) (port.Attempt, error) {
 	a, err := c.LockStore.TryInsert(ctx, req)
@@ -280,26 +286,47 @@ func (c *clannish) TryInsert(ctx context.Context, req port.GrantRequest) (port.A
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.asked = append(c.asked, req)
+		if c.more != nil {
+			close(c.more)
+			c.more = nil
+		}
 	}
 	return a, err
+}
+
+// known returns who has asked, and what is closed when somebody else does.
+func (c *clannish) known() ([]port.GrantRequest, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.more == nil {
+		c.more = make(chan struct{})
+	}
+	return slices.Clone(c.asked), c.more
 }
 
 func (c *clannish) DeleteIfOwner(
 	ctx context.Context, key lock.Key, session lock.SessionID, token lock.Token,
 ) (bool, error) {
-	c.mu.Lock()
-	asked := slices.Clone(c.asked)
-	c.mu.Unlock()
 	from := port.GrantRef{Key: key, Session: session, Token: token}
-	for _, to := range slices.Backward(asked) {
-		if to.Key != key || to.Session == session {
+	patience := time.After(clanPatience)
+	for {
+		asked, more := c.known()
+		for _, to := range slices.Backward(asked) {
+			if to.Key != key || to.Session == session {
+				continue
+			}
+			if _, err := c.handover.Handoff(ctx, from, to); err == nil {
+				return true, nil
+			}
+		}
+		select {
+		case <-more:
 			continue
+		case <-patience:
+		case <-ctx.Done():
 		}
-		if _, err := c.handover.Handoff(ctx, from, to); err == nil {
-			return true, nil
-		}
+		return c.LockStore.DeleteIfOwner(ctx, key, session, token)
 	}
-	return c.LockStore.DeleteIfOwner(ctx, key, session, token)
 }
 
 // hopeful takes no answer for a good one.
