@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"go/ast"
-	"go/types"
 	"log/slog"
 	"os"
 	"slices"
@@ -211,63 +209,11 @@ func done(t *testing.T) func(what any, err error) {
 // TestLogLinesDocument: the document has every line that the server logs besides the events of the service.
 func TestLogLinesDocument(t *testing.T) {
 	t.Parallel()
-	var rows [][]string
-	for _, dir := range []string{"..", "../server", "../embedded"} {
-		files, err := document.Files(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			ast.Inspect(file, func(node ast.Node) bool {
-				if row := logLine(node); row != nil {
-					rows = append(rows, row)
-				}
-				return true
-			})
-		}
+	rows, err := document.LogLines("..", "../server", "../embedded")
+	if err != nil {
+		t.Fatal(err)
 	}
-	slices.SortFunc(rows, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
 	table("log-lines").Check(t, rows)
-}
-
-// logLine is the row for a call of a logger, or nil for anything else. A message that is put together ends in dots.
-func logLine(node ast.Node) []string {
-	call, ok := node.(*ast.CallExpr)
-	if !ok {
-		return nil
-	}
-	method, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok || !strings.HasSuffix(types.ExprString(method.X), "logger") {
-		return nil
-	}
-	level, message := strings.ToLower(strings.TrimSuffix(method.Sel.Name, "Context")), 0
-	switch {
-	case method.Sel.Name == "LogAttrs":
-		message = 2
-		level = "varies"
-		if name, fixed := strings.CutPrefix(types.ExprString(call.Args[1]), "slog.Level"); fixed {
-			level = strings.ToLower(name)
-		}
-	case strings.HasSuffix(method.Sel.Name, "Context"):
-		message = 1
-	}
-	if !slices.Contains([]string{"debug", "info", "warn", "error", "varies"}, level) {
-		return nil
-	}
-	text := document.Text(call.Args[message])
-	if sum, ok := call.Args[message].(*ast.BinaryExpr); ok {
-		text = document.Text(sum.X) + "…"
-	}
-	var fields []string
-	for _, arg := range call.Args[message+1:] {
-		if field, ok := arg.(*ast.CallExpr); ok && strings.HasPrefix(types.ExprString(field.Fun), "slog.") {
-			fields = append(fields, document.Code(document.Text(field.Args[0])))
-		}
-	}
-	if fields == nil {
-		fields = []string{"–"}
-	}
-	return []string{document.Code(text), level, strings.Join(fields, ", "), document.Prose}
 }
 
 // TestIncidentsDocument: the document has what the adapters report, under the names that the log shows.
