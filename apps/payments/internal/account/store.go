@@ -9,7 +9,7 @@ import (
 
 	"github.com/fencelock/fencelock/adapters/postgres/guard"
 	"github.com/fencelock/fencelock/apps/payments/internal/database"
-	"github.com/fencelock/fencelock/apps/payments/internal/turn"
+	"github.com/fencelock/fencelock/core/turn"
 )
 
 //go:embed migrations/*.sql

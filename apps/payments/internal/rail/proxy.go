@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/apps/payments/internal/refusal"
-	"github.com/fencelock/fencelock/apps/payments/internal/turn"
 	"github.com/fencelock/fencelock/core/lock"
+	"github.com/fencelock/fencelock/core/turn"
 )
 
 const (

@@ -34,6 +34,16 @@ func (t *Turns) Take(ctx context.Context, of string) (done func(), err error) {
 	}
 }
 
+// At is how many have the turn of a name or wait for it; names is how many names somebody is at, which is all that is kept.
+func (t *Turns) At(of string) (users, names int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := t.names[of]; n != nil {
+		users = n.users
+	}
+	return users, len(t.names)
+}
+
 func (t *Turns) join(of string) *name {
 	t.mu.Lock()
 	defer t.mu.Unlock()
