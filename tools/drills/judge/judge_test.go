@@ -119,25 +119,12 @@ type planted struct {
 	change func(*judge.Evidence)
 }
 
-func faults() []planted {
+// faults are all that are planted.
+func faults() []planted { return slices.Concat(orderFaults(), moneyFaults()) }
+
+// moneyFaults are in the ledger and at the rail.
+func moneyFaults() []planted {
 	return []planted{
-		{"a write under an older token", "INV-01 INV-05", func(e *judge.Evidence) {
-			grant(e, 16, "late", 600)
-			write(e, "p4", judge.Ambiguous, judge.Ambiguous, 16)
-			write(e, "p4", judge.Ambiguous, judge.Ambiguous, 14)
-		}},
-		{"two requests at the rail for one payout", "INV-02 INV-03 INV-07", func(e *judge.Evidence) {
-			e.Transfers = append(e.Transfers, e.Transfers[0])
-		}},
-		{"two submissions and two requests", "INV-02 INV-03", func(e *judge.Evidence) {
-			e.Transfers = append(e.Transfers, e.Transfers[3])
-			e.Submissions = append(e.Submissions, e.Submissions[3])
-		}},
-		{"a declined request, asked again", "INV-02 INV-07", func(e *judge.Evidence) {
-			e.Transfers = append(e.Transfers, e.Transfers[1])
-		}},
-		{"a request of another amount", "INV-02 INV-03", func(e *judge.Evidence) { e.Transfers[0].Amount++ }},
-		{"a request for nobody", "INV-02 INV-03 INV-07", func(e *judge.Evidence) { e.Transfers[0].Payout = "p9" }},
 		{"four entries", "INV-03", func(e *judge.Evidence) {
 			e.Groups[0] = judge.Group{Payout: "p1", Entries: 4, Paid: 20}
 			e.Accounts[0].Entries -= 10 // the same balance was written twice
@@ -160,6 +147,29 @@ func faults() []planted {
 		{"a balance that forgot a posting", "INV-03", func(e *judge.Evidence) { e.Accounts[0].Balance += 10 }},
 		{"money at the rail that the ledger does not show", "INV-03", func(e *judge.Evidence) { e.Transfers[1].Taken = true }},
 		{"a posting that the rail never took", "INV-03", func(e *judge.Evidence) { e.Transfers[0].Taken = false }},
+	}
+}
+
+// orderFaults are in who wrote and asked, and when.
+func orderFaults() []planted {
+	return []planted{
+		{"a write under an older token", "INV-01 INV-05", func(e *judge.Evidence) {
+			grant(e, 16, "late", 600)
+			write(e, "p4", judge.Ambiguous, judge.Ambiguous, 16)
+			write(e, "p4", judge.Ambiguous, judge.Ambiguous, 14)
+		}},
+		{"two requests at the rail for one payout", "INV-02 INV-03 INV-07", func(e *judge.Evidence) {
+			e.Transfers = append(e.Transfers, e.Transfers[0])
+		}},
+		{"two submissions and two requests", "INV-02 INV-03", func(e *judge.Evidence) {
+			e.Transfers = append(e.Transfers, e.Transfers[3])
+			e.Submissions = append(e.Submissions, e.Submissions[3])
+		}},
+		{"a declined request, asked again", "INV-02 INV-07", func(e *judge.Evidence) {
+			e.Transfers = append(e.Transfers, e.Transfers[1])
+		}},
+		{"a request of another amount", "INV-02 INV-03", func(e *judge.Evidence) { e.Transfers[0].Amount++ }},
+		{"a request for nobody", "INV-02 INV-03 INV-07", func(e *judge.Evidence) { e.Transfers[0].Payout = "p9" }},
 		{"a token granted twice", "INV-04 INV-06", func(e *judge.Evidence) { grant(e, 15, "thief", 600) }},
 		{"a token that goes back", "INV-04", func(e *judge.Evidence) { grant(e, 3, "old", 600) }},
 		{"two payouts under one token", "INV-04", func(e *judge.Evidence) {
