@@ -183,7 +183,7 @@ func (p *pools) configure(name, text string, pooler bool) (*pgxpool.Config, erro
 		maps.Copy(conn.RuntimeParams, map[string]string{
 			"default_transaction_isolation": readCommitted,
 			"client_encoding":               "UTF8",
-			"client_min_messages":           "warning",             // see noteUnconfirmed
+			"client_min_messages":           "warning",             // see cancel.NoteUnconfirmed
 			"search_path":                   "pg_catalog, pg_temp", // nobody else's functions
 		})
 	}
@@ -195,7 +195,7 @@ func (p *pools) configure(name, text string, pooler bool) (*pgxpool.Config, erro
 // shipped, can crash under such requests, and takes all its connections along. What it is to be spared ends by the limits of
 // the statements themselves.
 func outlast(config *pgxpool.Config, pooler bool) {
-	config.ConnConfig.OnNotice = noteUnconfirmed
+	config.ConnConfig.OnNotice = cancel.NoteUnconfirmed
 	config.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		if pooler {
 			return cancel.Unasked(conn, cancelPatience)
@@ -282,29 +282,16 @@ func (c hurried) SetDeadline(at time.Time) error {
 	return c.Conn.SetDeadline(at) //nolint:wrapcheck // It stands in for the connection.
 }
 
-// unconfirmed marks a connection whose last commit is on the primary and perhaps nowhere else.
-const unconfirmed = "fencelock.unconfirmed"
-
-// noteUnconfirmed hears the database say that somebody has cancelled its wait for a synchronous standby, after which it reports
-// success all the same. The name of the source file is what tells this warning from others in every language.
-func noteUnconfirmed(conn *pgconn.PgConn, notice *pgconn.Notice) {
-	if notice.File == "syncrep.c" {
-		conn.CustomData()[unconfirmed] = true
-	}
-}
-
 // forgetUnconfirmed begins anew with each use of a connection: not every write is followed by [confirm].
 func forgetUnconfirmed(_ context.Context, conn *pgx.Conn) (usable bool, err error) {
-	delete(conn.PgConn().CustomData(), unconfirmed)
+	cancel.TakeUnconfirmed(conn.PgConn())
 	return true, nil
 }
 
 // confirm is for after a write that has succeeded: it returns an ambiguous error where a failover could undo that.
 func confirm(conn *pgx.Conn) error {
-	data := conn.PgConn().CustomData()
-	if data[unconfirmed] == nil {
+	if !cancel.TakeUnconfirmed(conn.PgConn()) {
 		return nil
 	}
-	delete(data, unconfirmed)
 	return lock.Contention("no synchronous standby has confirmed the write", true, nil)
 }

@@ -45,7 +45,7 @@ func Open(ctx context.Context, url, name string) (*Database, error) {
 	conn.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return cancel.Confirmed(c, patience)
 	}
-	conn.OnNotice = noteUnconfirmed
+	conn.OnNotice = cancel.NoteUnconfirmed
 	config.MaxConns = max(config.MaxConns, minConnections)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -74,8 +74,8 @@ func (d *Database) Picture(ctx context.Context, do func(context.Context, pgx.Tx)
 }
 
 func (d *Database) run(ctx context.Context, options pgx.TxOptions, do func(context.Context, pgx.Tx) error) error {
-	call, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
+	call, done := context.WithTimeout(ctx, callLimit)
+	defer done()
 	conn, err := d.pool.Acquire(call)
 	if err != nil {
 		return translate(err, false)
@@ -85,33 +85,21 @@ func (d *Database) run(ctx context.Context, options pgx.TxOptions, do func(conte
 	if err != nil {
 		return translate(err, false)
 	}
-	delete(conn.Conn().PgConn().CustomData(), unconfirmed) // of an earlier transaction
+	cancel.TakeUnconfirmed(conn.Conn().PgConn()) // of an earlier transaction
 	if err := do(call, tx); err != nil {
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-		defer cancel()
+		end, done := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer done()
 		_ = tx.Rollback(end) // nothing was committed, and a connection that cannot say so is given up
 		return translate(err, false)
 	}
 	if err := tx.Commit(call); err != nil {
 		return translate(err, options.AccessMode == pgx.ReadWrite)
 	}
-	if conn.Conn().PgConn().CustomData()[unconfirmed] != nil {
+	if cancel.TakeUnconfirmed(conn.Conn().PgConn()) {
 		return lock.Contention("no synchronous standby has confirmed the transaction", true, nil)
 	}
 	return nil
 }
 
-const (
-	// beginWriting begins a transaction that writes, and lets the database say what noteUnconfirmed is to hear.
-	beginWriting = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL client_min_messages = warning"
-	// unconfirmed marks a connection whose last commit is on the primary and perhaps nowhere else.
-	unconfirmed = "fencelock.unconfirmed"
-)
-
-// noteUnconfirmed hears the database say that a wait for a synchronous standby was cancelled, as that of a call is whose time is up:
-// it reports success all the same. The name of the source file tells this warning from others in every language.
-func noteUnconfirmed(conn *pgconn.PgConn, notice *pgconn.Notice) {
-	if notice.File == "syncrep.c" {
-		conn.CustomData()[unconfirmed] = true
-	}
-}
+// beginWriting begins a transaction that writes, and lets the database say what [cancel.NoteUnconfirmed] is to hear.
+const beginWriting = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL client_min_messages = warning"
