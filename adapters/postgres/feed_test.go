@@ -49,7 +49,7 @@ func TestFeedTellsEveryStore(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	for _, store := range []*postgres.Store{p.Store, p.another()} {
-		p.caughtUp(t, store) // what is told of the other round comes before
+		p.settled(t, store) // what is told of the other round comes before
 		sub := subscribe(t, store)
 		session, other := p.open(lock.MaxTTL), p.open(lock.MaxTTL)
 		over := func(s lock.Session) port.FeedEvent {

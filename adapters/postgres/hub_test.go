@@ -51,9 +51,15 @@ func wait(t *testing.T, store *postgres.Store, k lock.Key, session lock.Session)
 	return w
 }
 
-// caughtUp returns once the Store has heard all notifications of before. It sends one that wakes a waiter of its own.
+// caughtUp returns once the Store's listener is in place, so that all have been told to look for themselves, and has heard all
+// notifications of before. It sends one that wakes a waiter of its own.
 func (p *place) caughtUp(t *testing.T, store *postgres.Store) {
 	t.Helper()
+	sub := store.Subscribe()
+	if ev := next(t, sub); ev.Kind != port.Resync {
+		t.Fatalf("the first event is %+v, want a resync", ev)
+	}
+	sub.Close()
 	k := key(t, "probe/"+lock.NewSessionID().Reveal())
 	w := store.Register(k, 0)
 	defer w.Cancel()
@@ -64,6 +70,22 @@ func (p *place) caughtUp(t *testing.T, store *postgres.Store) {
 	fires(t, "the listener that is in place, or a notification", w)
 	send() // the first may have been the wake for a listener just in place
 	fires(t, "a notification", w)
+}
+
+// settled is caughtUp and returns once the Store has also told of what it heard: it looks notices up in order, and tells what it
+// does not know at the end of each batch.
+func (p *place) settled(t *testing.T, store *postgres.Store) {
+	t.Helper()
+	p.caughtUp(t, store)
+	sub := store.Subscribe()
+	defer sub.Close()
+	for range 2 { // the second is of another batch, so all of the first has been told
+		dead := p.open(lock.MaxTTL)
+		p.kill(dead.ID)
+		for ev := next(t, sub); ev.Kind != port.SessionOver || !ev.Session.Equal(dead.ID); {
+			ev = next(t, sub)
+		}
+	}
 }
 
 // TestMissedReleaseNeedsTheSecondTry: the release happens after the failed try and before the
