@@ -50,6 +50,13 @@ func start(t *testing.T, faults bank.Faults) *running {
 	return r
 }
 
+// outcomes are what the handler has told, each before its caller has an answer.
+func (r *running) outcomes() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.told)
+}
+
 func reopen(t *testing.T, file string) *bank.Log {
 	t.Helper()
 	log, err := bank.OpenLog(file)
@@ -153,8 +160,8 @@ func TestDestinationsWithAMeaning(t *testing.T) {
 	if got := r.list(""); got != "t-1 p1 5 decline declined, t-2 p2 5 lost-reply executed" {
 		t.Errorf("all: %s", got)
 	}
-	if want := []string{bank.OutcomeDeclined, bank.OutcomeReplyLost, bank.OutcomeRequestLost}; !slices.Equal(r.told, want) {
-		t.Errorf("told %q", r.told)
+	if want := []string{bank.OutcomeDeclined, bank.OutcomeReplyLost, bank.OutcomeRequestLost}; !slices.Equal(r.outcomes(), want) {
+		t.Errorf("told %q", r.outcomes())
 	}
 }
 
