@@ -92,7 +92,7 @@ parity: images-if-docker ## Run the parity suite on every backend and compare wi
 		reference=bin/parity/reference.json etcd=bin/parity/etcd.json postgres=bin/parity/postgres.json
 
 .PHONY: bench
-bench: ## Measure, and print what was measured (ARGS=...; default: wake).
+bench: ## Measure, and print what was measured (ARGS="wake|grants [--backend=etcd|postgres]"; default: wake).
 	go run ./tools/bench $(or $(ARGS),wake)
 
 .PHONY: images
