@@ -192,10 +192,24 @@ func fencedOutAt(t *testing.T, s *stage, p ports, method string) (happened bool)
 		if kinds := told.kinds(); !strings.HasSuffix(kinds, string(payout.FencedOut)) || strings.Count(kinds, "fenced_out") != 1 {
 			t.Errorf("it tells %s", kinds)
 		}
+		if got, want := told.last().Resource, refuser(method); got != want {
+			t.Errorf("refused by the resource %q; want %q", got, want)
+		}
 	}
 	// The lock was released: the next one need not wait for it.
 	s.recover(t)
 	return happened
+}
+
+// refuser is the resource whose fence may refuse the call.
+func refuser(method string) payout.Resource {
+	switch method {
+	case "Submit", "Lookup":
+		return payout.ResourceRail
+	case "Post":
+		return payout.ResourceLedger
+	}
+	return payout.ResourceAccount
 }
 
 // TestManyExecutorsAtOnePayout: all at once, until it is over.

@@ -228,6 +228,13 @@ func (r *recorder) kinds() string {
 	return strings.Join(kinds, " ")
 }
 
+// last is what was told last.
+func (r *recorder) last() payout.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.events[len(r.events)-1]
+}
+
 // the is the payout as a listing shows it before anything has happened.
 func the() payout.Payout {
 	return payout.Payout{

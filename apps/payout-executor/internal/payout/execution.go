@@ -26,7 +26,9 @@ type execution struct {
 	payout Payout
 	// balance of the account, as the claim showed it: nobody else changes it before this grant is fenced out.
 	balance int64
-	began   time.Time
+	// presented is the resource that the token was presented to last.
+	presented Resource
+	began     time.Time
 }
 
 // run goes through the order that the package's comment gives.
@@ -80,6 +82,7 @@ func (x *execution) read(ctx context.Context) error {
 // claim raises the account's fence. From here on no older holder writes, so what it returns stays true.
 func (x *execution) claim(ctx context.Context) error {
 	err := x.begins(ctx, func(ctx context.Context) error {
+		x.presented = ResourceAccount
 		picture, err := x.payments.Claim(ctx, x.token, x.payout.Ref)
 		if err == nil {
 			x.payout, x.balance = picture.Payout, picture.Balance
@@ -118,6 +121,7 @@ func (x *execution) submit(ctx context.Context) (Submission, error) {
 	x.tell(ctx, RailSubmission, nil)
 	var sent Submission
 	err := bounded(ctx, x.limits.Rail, func(ctx context.Context) (err error) {
+		x.presented = ResourceRail
 		sent, err = x.rail.Submit(ctx, x.token, x.payout)
 		return err
 	})
@@ -148,6 +152,7 @@ func (x *execution) evidence(ctx context.Context) (Submission, error) {
 
 func (x *execution) lookup(ctx context.Context) (sent Submission, there bool, err error) {
 	err = x.repeat(ctx, x.limits.Rail, func(ctx context.Context) (err error) {
+		x.presented = ResourceRail
 		sent, there, err = x.rail.Lookup(ctx, x.token, x.payout.Ref)
 		return wrap("look up submission", err)
 	})
@@ -191,6 +196,7 @@ func (x *execution) settle(ctx context.Context, sent Submission) (Outcome, error
 // post writes the ledger. The new balance is computed from what the claim showed, which the lock and the fence keep true.
 func (x *execution) post(ctx context.Context) error {
 	err := x.repeat(ctx, x.limits.Try, func(ctx context.Context) error {
+		x.presented = ResourceLedger
 		picture, err := x.payments.Post(ctx, x.token, x.payout.Ref, x.balance-x.payout.Amount)
 		if err == nil {
 			x.payout = picture.Payout
@@ -206,6 +212,7 @@ func (x *execution) post(ctx context.Context) error {
 // move is the call for a step.
 func (x *execution) move(step Step) func(context.Context) error {
 	return func(ctx context.Context) error {
+		x.presented = ResourceAccount
 		moved, err := x.payments.Advance(ctx, x.token, step)
 		if err == nil {
 			x.payout = moved
@@ -243,7 +250,9 @@ func (e *Executor) detached(ctx context.Context) (context.Context, context.Cance
 }
 
 func (x *execution) tell(ctx context.Context, kind EventKind, err error) {
-	x.observer.Observe(ctx, Event{Kind: kind, Payout: x.payout, Token: x.token.Number, Took: time.Since(x.began), Err: err})
+	x.observer.Observe(ctx, Event{
+		Kind: kind, Payout: x.payout, Token: x.token.Number, Took: time.Since(x.began), Resource: x.presented, Err: err,
+	})
 }
 
 func bounded(ctx context.Context, patience time.Duration, call func(context.Context) error) error {

@@ -62,6 +62,19 @@ const (
 	PayoutLeft EventKind = "payout_left"
 )
 
+// Resource is what a fence stands before, as the label of lock_fenced_out_total names it.
+type Resource string
+
+// The resources.
+const (
+	// ResourceAccount refuses claims and steps.
+	ResourceAccount Resource = "account"
+	// ResourceLedger refuses postings.
+	ResourceLedger Resource = "ledger"
+	// ResourceRail refuses submissions and lookups.
+	ResourceRail Resource = "rail"
+)
+
 // Event is something that happened in an execution.
 type Event struct {
 	Kind   EventKind
@@ -70,6 +83,8 @@ type Event struct {
 	Token lock.Token
 	// Took is the time since the execution began.
 	Took time.Duration
+	// Resource is the one that the token was presented to last: for FencedOut, the one that has refused it.
+	Resource Resource
 	// Err is why, for FencedOut and PayoutLeft.
 	Err error
 }

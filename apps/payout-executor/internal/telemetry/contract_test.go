@@ -126,7 +126,7 @@ func kinds(t *testing.T) []string {
 // event is one of a kind, with everything that an event can have.
 func event(kind string) payout.Event {
 	return payout.Event{
-		Kind: payout.EventKind(kind), Token: 33, Took: 3 * time.Second, Err: lock.ErrFencedOut,
+		Kind: payout.EventKind(kind), Token: 33, Took: 3 * time.Second, Resource: payout.ResourceLedger, Err: lock.ErrFencedOut,
 		Payout: payout.Payout{
 			Ref: payout.Ref{ID: "p", Account: "a"}, Amount: 30, State: payout.StateClaimed, Reason: "it was declined", Reference: "r",
 		},

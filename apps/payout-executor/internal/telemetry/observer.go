@@ -32,7 +32,9 @@ func (o *Observer) Observe(ctx context.Context, e payout.Event) {
 		fields = append(fields, slog.Int64("amount", e.Payout.Amount))
 	case payout.RailAmbiguity, payout.PayoutFailed, payout.PayoutAbandoned:
 		fields = append(fields, slog.String("reason", e.Payout.Reason))
-	case payout.FencedOut, payout.PayoutLeft:
+	case payout.FencedOut:
+		fields = append(fields, slog.String("resource", string(e.Resource)), slog.Any("error", e.Err))
+	case payout.PayoutLeft:
 		fields = append(fields, slog.Any("error", e.Err))
 	}
 	o.logger.LogAttrs(ctx, level(e.Kind), string(e.Kind), fields...)
