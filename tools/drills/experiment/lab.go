@@ -3,7 +3,6 @@ package experiment
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/core/lock"
@@ -214,19 +213,12 @@ func (l *Lab) delivered(ctx context.Context, subjects []*subject) {
 	}
 }
 
-// refuser is the resource that refused the payout to an executor, as that says in its log: the step at which it stopped.
+// refuser is the resource that refused the payout to an executor, as that says in its log; empty if none did.
 func refuser(x *stack.Executor, payout string) string {
 	for _, line := range stack.Lines(x.Output()) {
-		if line.Event != "fenced_out" || line.Payout != payout {
-			continue
+		if line.Event == "fenced_out" && line.Payout == payout {
+			return line.Resource
 		}
-		switch {
-		case strings.HasPrefix(line.Error, "submit payout"), strings.HasPrefix(line.Error, "look up submission"):
-			return byRail
-		case strings.HasPrefix(line.Error, "post payout"):
-			return byLedger
-		}
-		return byAccount
 	}
 	return ""
 }

@@ -19,7 +19,7 @@ type Line struct {
 	Token     lock.Token `json:"token"`
 	Payout    string     `json:"payout"`
 	Account   string     `json:"account"`
-	Error     string     `json:"error"`
+	Resource  string     `json:"resource"`
 }
 
 // Lines reads what a program has printed, in its order. What is no line of its log, such as the ready line, is left out, and so
