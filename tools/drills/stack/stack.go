@@ -27,6 +27,8 @@ type Options struct {
 	PaymentUnfenced, RailUnfenced bool
 	// RailTimeout bounds how long the proxy waits for the rail; 0 is the proxy's default.
 	RailTimeout time.Duration
+	// Signed has the lock server sign its tokens, and both services believe no others.
+	Signed bool
 }
 
 // Service is one program that serves.
@@ -55,6 +57,7 @@ type Stack struct {
 	client    *http.Client
 	payments  paymentsv1connect.PaymentServiceClient
 	rail      paymentsv1connect.RailServiceClient
+	signing   signing
 	locks     []lockRun
 	executors []*Executor
 }
@@ -64,11 +67,17 @@ func Start(t drills.T, programs *drills.Programs, o Options) *Stack {
 	t.Helper()
 	s := &Stack{t: t, programs: programs, client: &http.Client{Transport: new(http.Transport), Timeout: callLimit}}
 	t.Cleanup(s.client.CloseIdleConnections)
+	if o.Signed {
+		var err error
+		if s.signing, err = newSigning(t.TempDir()); err != nil {
+			t.Fatalf("%v", err)
+		}
+	}
 	store := drills.Embedded
 	if o.Backend == Postgres {
 		store = drills.Postgres
 	}
-	s.Lock = programs.StartServer(t, store(t))
+	s.Lock = programs.StartServer(t, store(t), s.signing.server...)
 	s.note("lockserver", s.Lock)
 	s.startBank()
 	s.startProxy(o)
@@ -109,7 +118,7 @@ func (s *Stack) startProxy(o Options) {
 	line := startLine{
 		app: proxyApp, addr: "rail.proxy.addr", admin: "rail.proxy.admin-addr",
 		env:     []string{"FENCELOCK_RAIL_PROXY_URL=" + s.database()},
-		options: []string{"--rail.proxy.rail=" + s.Bank.URL},
+		options: append([]string{"--rail.proxy.rail=" + s.Bank.URL}, s.signing.services...),
 	}
 	if o.RailUnfenced {
 		line.options = append(line.options, "--rail.proxy.fencing.enabled=false")
@@ -125,7 +134,8 @@ func (s *Stack) startPayment(o Options) {
 	s.PaymentURL = s.database()
 	line := startLine{
 		app: paymentApp, addr: "payment.addr", admin: "payment.admin-addr",
-		env: []string{"FENCELOCK_PAYMENT_URL=" + s.PaymentURL},
+		env:     []string{"FENCELOCK_PAYMENT_URL=" + s.PaymentURL},
+		options: s.signing.services,
 	}
 	if o.PaymentUnfenced {
 		line.options = append(line.options, "--payment.fencing.enabled=false")
@@ -187,7 +197,7 @@ func (s *Stack) note(name string, server *drills.Server) {
 // of the first, which must have ended.
 func (s *Stack) ReplaceLock(name string) {
 	s.t.Helper()
-	s.Lock = s.programs.StartServer(s.t, drills.Embedded(s.t))
+	s.Lock = s.programs.StartServer(s.t, drills.Embedded(s.t), s.signing.server...)
 	s.note(name, s.Lock)
 }
 
