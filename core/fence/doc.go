@@ -55,6 +55,14 @@
 // each with a mark of its own. A new lock service, or another store behind it, begins its numbers anew: raise its floor above every
 // mark first ("lockctl floor raise").
 //
+// # Revocations
+//
+// A revocation ends a grant, and the holder may not know. Until the next holder writes the mark is still the revoked one's, so its
+// writes are admitted; if nobody wants the lock, for ever. Each revocation has a floor: a number above the token that it
+// ended and below all that are granted later. A [Follower] raises the mark of the resource to it. Then no rule admits the revoked
+// token, and every rule that would have admitted the next one still does. It looks again and again at what is on record, rather
+// than to wait for news: a record stays, so one that comes late, or back, misses nothing.
+//
 // # Made-up tokens
 //
 // A token is a small number, no secret. Who may write to the resource may write any number beside it. A number too low is

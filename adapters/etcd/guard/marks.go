@@ -45,7 +45,8 @@ func (m *Marks) Do(
 }
 
 // Advance implements [fence.HighWater]: Do without operations, for a resource that is not in this etcd, and only where
-// writes are let through one by one, as adapters/rpc/guard does within one process.
+// writes are let through one by one, as adapters/rpc/guard does within one process. A [fence.Follower] raises marks of either
+// kind of resource with it, since it writes nothing else.
 func (m *Marks) Advance(ctx context.Context, resource string, token lock.Token, rule fence.Rule) (fence.Verdict, error) {
 	_, verdict, err := m.commit(ctx, resource, token, rule, nil)
 	return verdict, err

@@ -84,6 +84,7 @@ func (m *Marks) In(tx pgx.Tx) fence.HighWater {
 
 // Apart returns the marks in transactions of their own, one for each decision: for a resource that
 // is not in this database, and only where writes are let through one by one, as adapters/rpc/guard does within one process.
+// A [fence.Follower] raises marks of either kind of resource this way, since it writes nothing else.
 // After an error that is ambiguous the mark may have been raised.
 func (m *Marks) Apart(pool *pgxpool.Pool) fence.HighWater {
 	return &water{marks: m, db: pool, alone: true}
