@@ -2,15 +2,12 @@ package drills_test
 
 import (
 	"context"
-	"flag"
-	"fmt"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock/adapters/client"
 	"github.com/fencelock/fencelock/tools/drills"
-	"github.com/fencelock/fencelock/tools/testenv"
 )
 
 // patience is how long a drill waits for what must happen at all.
@@ -19,21 +16,10 @@ const patience = 90 * time.Second
 var programs *drills.Programs
 
 // atOnce is how many drills go on at the same time. They wait for sessions to die, and hardly compute.
-const atOnce = "6"
+const atOnce = 6
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", atOnce); err != nil {
-		panic(err)
-	}
-	var err error
-	if programs, err = drills.NewPrograms(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := testenv.Main(m).Run()
-	_ = programs.Close()
-	os.Exit(code)
+	os.Exit(drills.RunTests(m, atOnce, func(p *drills.Programs) { programs = p }))
 }
 
 // startServer runs a lock server over the store and returns when it says that it is ready.

@@ -1,7 +1,6 @@
 package stack_test
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -9,28 +8,16 @@ import (
 	"github.com/fencelock/fencelock/tools/drills"
 	"github.com/fencelock/fencelock/tools/drills/judge"
 	"github.com/fencelock/fencelock/tools/drills/stack"
-	"github.com/fencelock/fencelock/tools/testenv"
 )
 
 var programs *drills.Programs
 
 // atOnce is how many systems run at the same time, each of six or more processes. They wait for sessions to die, for
 // the most part.
-const atOnce = "4"
+const atOnce = 4
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", atOnce); err != nil {
-		panic(err)
-	}
-	var err error
-	if programs, err = drills.NewPrograms(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := testenv.Main(m).Run()
-	_ = programs.Close()
-	os.Exit(code)
+	os.Exit(drills.RunTests(m, atOnce, func(p *drills.Programs) { programs = p }))
 }
 
 // backends are what every drill runs on. What a drill does may not depend on which.
