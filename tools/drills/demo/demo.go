@@ -36,7 +36,7 @@ type Result struct {
 func Run(t drills.T, programs *drills.Programs, o Options, w io.Writer) Result {
 	t.Helper()
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
-	say("starting the lock server on %s, rail, proxy, payment resource", o.Backend)
+	say("starting a lock server with its locks on %s, the rail, the proxy before it, the payment resource", o.Backend)
 	s := stack.Start(t, programs, stack.Options{Backend: o.Backend})
 	var r Result
 	try := func(what string, err error) {
@@ -55,7 +55,7 @@ func Run(t drills.T, programs *drills.Programs, o Options, w io.Writer) Result {
 	begun := time.Now()
 	try("make payouts", s.Seed(t.Context(), "", o.Accounts, o.Payouts))
 	r.Payouts = s.AwaitOver(func(over int) {
-		say("%6.1f s  %d of %d payouts over", time.Since(begun).Seconds(), over, o.Payouts)
+		say("%6.1f s  %d of %d payouts done", time.Since(begun).Seconds(), over, o.Payouts)
 	})
 	r.Took = time.Since(begun)
 	r.Last, err = s.Scrape(t.Context())

@@ -31,6 +31,9 @@ func (r Result) Faults() []string {
 			faults = append(faults, f.Invariant+" does not hold")
 		}
 	}
+	if len(r.Findings) == 0 {
+		faults = append(faults, "nothing was judged")
+	}
 	faults = append(faults, NotZero("first scrape", r.First)...)
 	return append(faults, NotZero("last scrape", r.Last)...)
 }
@@ -75,9 +78,9 @@ func (r Result) Print(w io.Writer) error {
 		paid += g.Paid
 	}
 	lines = append(lines,
-		fmt.Sprintf("requests at the rail: %d", len(r.Evidence.Transfers)),
-		fmt.Sprintf("ledger: %d groups, all entries sum to %d, %d paid out", len(r.Evidence.Groups), sum, paid),
-		"must be zero:                               first scrape  last scrape")
+		fmt.Sprintf("requests at the rail, one for each payout: %d", len(r.Evidence.Transfers)),
+		fmt.Sprintf("ledger: %d payouts entered, %d paid out; the sum of all entries, which must be 0: %d", len(r.Evidence.Groups), paid, sum),
+		"counters that must be 0:                    first scrape  last scrape")
 	for _, series := range zeroes() {
 		lines = append(lines, fmt.Sprintf("  %-41s %12s %12s", series, shown(r.First, series), shown(r.Last, series)))
 	}
@@ -88,7 +91,7 @@ func (r Result) Print(w io.Writer) error {
 	if err := judge.Print(w, r.Findings); err != nil {
 		return err
 	}
-	last := "\nall holds"
+	last := "\nSOUND: each payout was paid once, the books balance, all invariants hold"
 	if faults := r.Faults(); len(faults) > 0 {
 		last = "\nNOT SOUND:\n  " + strings.Join(faults, "\n  ")
 	}

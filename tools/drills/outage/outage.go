@@ -68,7 +68,7 @@ func Run(t drills.T, programs *drills.Programs, o Options, w io.Writer) Result {
 	s.Lock.Signal(o.How)
 	<-s.Lock.Exited()
 	away := time.Now()
-	say("%v: the lock server on %s is away, %d of %d payouts were over", o.How, o.Size.Backend, r.Before, half)
+	say("%v: the lock server on %s is away, %d of %d payouts were done", o.How, o.Size.Backend, r.Before, half)
 	try("make payouts", s.Seed(t.Context(), "during:", o.Size.Accounts, o.Size.Payouts-half))
 	r.Quiet = quiet(t, s)
 	payouts, err := s.Payouts(t.Context())
@@ -82,7 +82,7 @@ func Run(t drills.T, programs *drills.Programs, o Options, w io.Writer) Result {
 	r.Watched = time.Since(watched)
 	s.RestartLock()
 	say("the lock server is back after %.1f s", time.Since(away).Seconds())
-	r.Payouts = s.AwaitOver(func(n int) { say("%d of %d payouts over", n, o.Size.Payouts) })
+	r.Payouts = s.AwaitOver(func(n int) { say("%d of %d payouts done", n, o.Size.Payouts) })
 	scrapes, err := s.Scrape(t.Context())
 	try("scrape", err)
 	r.Duplicates = scrapes["rail-proxy"]["rail_duplicate_attempted_total"]
@@ -187,7 +187,7 @@ func (r Result) Print(w io.Writer) error {
 	if err := judge.Print(w, r.Findings); err != nil {
 		return err
 	}
-	last := "all holds\n"
+	last := "SOUND: nothing was executed without a lock server, and each payout was paid once\n"
 	if faults := r.Faults(); len(faults) > 0 {
 		last = "NOT SOUND:\n  " + strings.Join(faults, "\n  ") + "\n"
 	}

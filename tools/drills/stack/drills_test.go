@@ -31,7 +31,7 @@ func TestFencingExperiment(t *testing.T) {
 // untilGivenUp is longer than a client tries to reach a lock server: an executor that went on without a lock would do so by then.
 const untilGivenUp = client.DefaultCallTimeout + 5*time.Second
 
-// TestNothingIsExecutedWithoutALockServer is the outage drill, shorter. `make drill-outage` makes it longer.
+// TestNothingIsExecutedWithoutALockServer is the outage drill, shorter. `make outage-drill` makes it longer.
 func TestNothingIsExecutedWithoutALockServer(t *testing.T) {
 	t.Parallel()
 	for _, how := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
