@@ -134,19 +134,25 @@ func (s *Stack) Events(ctx context.Context) ([]judge.Event, error) {
 	}
 }
 
-// Ledger reads the ledger.
+// Ledger reads the whole ledger.
 func (s *Stack) Ledger(ctx context.Context) (accounts []judge.Account, groups []judge.Group, err error) {
-	got, err := s.payments.GetLedger(ctx, connect.NewRequest(&v1.GetLedgerRequest{}))
-	if err != nil {
-		return nil, nil, fmt.Errorf("read ledger: %w", err)
+	for token := ""; ; {
+		got, err := s.payments.GetLedger(ctx, connect.NewRequest(&v1.GetLedgerRequest{PageSize: page, PageToken: token}))
+		if err != nil {
+			return nil, nil, fmt.Errorf("read ledger: %w", err)
+		}
+		for _, a := range got.Msg.GetAccounts() {
+			accounts = append(accounts, judge.Account{
+				ID: a.GetId(), Balance: a.GetBalance(), Opening: a.GetOpening(), Entries: a.GetEntries(),
+			})
+		}
+		for _, g := range got.Msg.GetGroups() {
+			groups = append(groups, judge.Group{Payout: g.GetPayout(), Entries: int(g.GetEntries()), Sum: g.GetSum(), Paid: g.GetPaid()})
+		}
+		if token = got.Msg.GetNextPageToken(); token == "" {
+			return accounts, groups, nil
+		}
 	}
-	for _, a := range got.Msg.GetAccounts() {
-		accounts = append(accounts, judge.Account{ID: a.GetId(), Balance: a.GetBalance(), Opening: a.GetOpening(), Entries: a.GetEntries()})
-	}
-	for _, g := range got.Msg.GetGroups() {
-		groups = append(groups, judge.Group{Payout: g.GetPayout(), Entries: int(g.GetEntries()), Sum: g.GetSum(), Paid: g.GetPaid()})
-	}
-	return accounts, groups, nil
 }
 
 // Submissions lists what the proxy has sent, or was about to send.

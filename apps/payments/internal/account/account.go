@@ -55,7 +55,7 @@ type Event struct {
 	At    time.Time
 }
 
-// Ledger is one picture of what the ledger says.
+// Ledger is a page of what the ledger says.
 type Ledger struct {
 	Accounts []Sum
 	Groups   []Group

@@ -18,12 +18,15 @@
 // # The balance
 //
 // Post writes the balance that its caller computed from what Claim had returned. That is a read-modify-write in the hands of a
-// client, which is what locks are for; nothing but lock and fence protects it. The ledger's entries are what it is compared
-// with.
+// client, which is what locks are for. It is refused unless it is the balance of this moment less the amount, as it is where the
+// caller has not lost its lock. The ledger's entries are what it is compared with.
+//
+// A payout is sent only if the balance covers it, without what the rail may have taken for others of the account and the ledger does
+// not show yet. Once the rail has taken it, it is posted whatever the balance becomes: the ledger tells what has happened.
 //
 // # With fencing off
 //
-// The store trusts its callers as one does that relies on a lock alone: neither fence nor actual state is compared. It exists
+// The store trusts its callers as one does that relies on a lock alone: neither fence, actual state nor balance is compared. It exists
 // to show the harm: a stale Post makes four entries instead of two, and a balance that is not what the entries add up to.
 // Transitions that are in no list, and claims of payouts that are over, are refused in both modes.
 package account

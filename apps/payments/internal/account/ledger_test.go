@@ -3,6 +3,7 @@ package account_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -80,14 +81,87 @@ func TestTheLedgerOfOneAccount(t *testing.T) {
 		"b":          "{Accounts:[{Account:b Balance:70 Opening:70 Entries:0}] Groups:[]}",
 		account.Rail: "{Accounts:[{Account:rail Balance:100 Opening:0 Entries:100}] Groups:[{Payout:p Entries:2 Sum:0 Paid:100}]}",
 	} {
-		if l, err := w.GetLedger(t.Context(), id); err != nil || text(l) != want {
-			t.Errorf("%s: %+v, %v", id, l, err)
+		if l, next, err := w.GetLedger(t.Context(), id, 0, ""); err != nil || next != "" || text(l) != want {
+			t.Errorf("%s: %+v, %q, %v", id, l, next, err)
 		}
 	}
-	_, err := w.GetLedger(t.Context(), "nobody")
+	_, _, err := w.GetLedger(t.Context(), "nobody", 0, "")
 	refused(t, "no account", err, refusal.NotFound, "")
-	_, err = w.GetLedger(t.Context(), "no body")
+	_, _, err = w.GetLedger(t.Context(), "no body", 0, "")
 	invalid(t, "no id", err, "account")
+}
+
+// TestTheLedgerInPages: pages of any size, put together, are the whole, accounts and then payouts in the order of their ids, and none is
+// larger than it was asked for. What is opened and posted between pages moves nothing out of them.
+func TestTheLedgerInPages(t *testing.T) {
+	t.Parallel()
+	w := open(t, true)
+	token := lock.Token(10)
+	for _, id := range []string{"z", "A", "rail2", "b"} { // "rail" stands between them
+		w.account(id, 5)
+	}
+	post := func(id string) {
+		w.payout(id, "a", 1)
+		token++
+		v := w.acked(id, token)
+		w.post(id, token, v.Account.Balance-1)
+	}
+	for _, id := range []string{"x", "B", "n"} {
+		post(id)
+	}
+	all := w.ledger()
+	if len(all.Accounts) != 6 || len(all.Groups) != 3 {
+		t.Fatalf("ledger %+v", all)
+	}
+	for size := int32(1); size <= 10; size++ {
+		for _, id := range []string{"", "a", "b", account.Rail} {
+			var whole account.Ledger
+			pages := 0
+			for token := ""; token != "" || pages == 0; pages++ {
+				l, next, err := w.GetLedger(t.Context(), id, size, token)
+				if err != nil || len(l.Accounts)+len(l.Groups) > int(size) {
+					t.Fatalf("%q, page of %d behind %q: %+v, %v", id, size, token, l, err)
+				}
+				whole.Accounts = append(whole.Accounts, l.Accounts...)
+				whole.Groups = append(whole.Groups, l.Groups...)
+				token = next
+			}
+			want, _, err := w.GetLedger(t.Context(), id, 1000, "")
+			if err != nil || text(whole) != text(want) {
+				t.Errorf("%q in pages of %d: %+v, want %+v, %v", id, size, whole, want, err)
+			}
+		}
+	}
+	var seen []string
+	for page, token := 0, ""; token != "" || page == 0; page++ {
+		l, next, err := w.GetLedger(t.Context(), "", 2, token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range l.Groups {
+			seen = append(seen, g.Payout)
+		}
+		post(fmt.Sprint([]string{"A", "o"}[page%2], page)) // before and behind the place
+		token = next
+	}
+	for _, id := range []string{"B", "n", "x"} {
+		if n := len(slices.DeleteFunc(slices.Clone(seen), func(s string) bool { return s != id })); n != 1 {
+			t.Errorf("%s is in %d pages: %q", id, n, seen)
+		}
+	}
+}
+
+func TestAPageOfTheLedgerThatCannotBe(t *testing.T) {
+	t.Parallel()
+	w := open(t, true)
+	for _, token := range []string{"7", "/", "account/", "payout/", "payout/no body", "group/p", "account/a/b"} {
+		_, _, err := w.GetLedger(t.Context(), "", 0, token)
+		invalid(t, token, err, "page_token")
+	}
+	for _, size := range []int32{-1, 1001} {
+		_, _, err := w.GetLedger(t.Context(), "", size, "")
+		invalid(t, "size", err, "page_size")
+	}
 }
 
 // TestWithFencingOffAStalePostCorruptsTheLedger is the harm that fencing prevents: two executors, the first of which was paused.

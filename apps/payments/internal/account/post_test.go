@@ -1,6 +1,7 @@
 package account_test
 
 import (
+	"fmt"
 	"math"
 	"sync"
 	"testing"
@@ -89,17 +90,46 @@ func TestAPostNeedsAnAckedPayout(t *testing.T) {
 	post(account.Failed)
 }
 
-func TestABalanceHasBounds(t *testing.T) {
+// TestABalanceIsTheOneBeforeLessTheAmount: whoever gives another one has not computed it from what the claim showed.
+func TestABalanceIsTheOneBeforeLessTheAmount(t *testing.T) {
 	t.Parallel()
 	w := open(t, true)
 	w.acked("p", 33)
-	w.unchanged("a balance that cannot be", func() {
-		for _, balance := range []int64{-1, math.MinInt64, 1_000_000_000_001, math.MaxInt64} {
+	w.unchanged("a posting with another balance", func() {
+		for _, balance := range []int64{899, 901, 1000, 1100, 0, -1, -900, math.MinInt64, math.MaxInt64} {
 			_, err := w.Post(t.Context(), ref("p"), 33, balance)
-			invalid(t, "post", err, "balance_after")
+			refused(t, fmt.Sprint(balance), err, refusal.WrongBalance, "")
 		}
 	})
-	w.post("p", 33, 0)
+	w.post("p", 33, 900)
+}
+
+// TestAnOverdrawnAccountIsSettled: while fencing was off, the rail has taken more than there was. The ledger tells so.
+func TestAnOverdrawnAccountIsSettled(t *testing.T) {
+	t.Parallel()
+	w := open(t, true)
+	w.payout("r", "a", 950)
+	off := &world{Store: w.another(false), t: t}
+	off.acked("p", 33)
+	off.acked("r", 34)
+	w.claim("p", 35)
+	w.post("p", 35, 900)
+	w.claim("r", 36)
+	if v := w.post("r", 36, -50); v.Account.Balance != -50 || v.Payout.State != account.Posted {
+		t.Errorf("posted %+v", v)
+	}
+	if v := w.post("r", 36, -50); v.Account.Balance != -50 { // the answer was lost
+		t.Errorf("posted again %+v", v)
+	}
+	if a := w.ledger().Accounts[0]; a != (account.Sum{Account: "a", Balance: -50, Opening: 1000, Entries: -1050}) {
+		t.Errorf("account %+v", a)
+	}
+	w.claim("q", 37)
+	w.unchanged("sending what the account has not", func() {
+		_, err := w.Advance(t.Context(), ref("q"), 37, step(account.Claimed, account.RailSubmitted))
+		refused(t, "advance", err, refusal.InsufficientFunds, "")
+	})
+	w.advance("q", 37, account.Claimed, account.Abandoned)
 }
 
 func TestTerminalStatesAreTerminal(t *testing.T) {

@@ -3,6 +3,7 @@ package account
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -67,33 +68,53 @@ func (s *Store) ListEvents(ctx context.Context, size int32, token string) (page 
 	return page, next, err
 }
 
-// GetLedger reads what the ledger says of an account and the payouts that it has entries of, or of all if id is empty, with
-// [Rail]. Nobody keeps a balance of [Rail]: it is the sum of its entries.
-func (s *Store) GetLedger(ctx context.Context, id string) (Ledger, error) {
+// Pages of the ledger go through all accounts, and then through all payouts that have entries, both by their ids. A page's token names
+// the last thing on it: one of these and its id, with a slash between.
+const (
+	afterAccount = "account"
+	afterPayout  = "payout"
+)
+
+// GetLedger reads a page of what the ledger says of an account and the payouts that it has entries of, or of all if id is empty, with
+// [Rail]. Nobody keeps a balance of [Rail]: it is the sum of its entries. A page is of one moment. Two are not, but what was posted
+// before the first was read is in one of them. next is the token of the next page.
+func (s *Store) GetLedger(ctx context.Context, id string, size int32, token string) (l Ledger, next string, err error) {
 	if id != "" {
 		if err := form.ID("account", id); err != nil {
-			return Ledger{}, err
+			return Ledger{}, "", err
 		}
 	}
-	var l Ledger
-	err := s.db.Picture(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+	limit, _, err := form.Page(size, "")
+	if err != nil {
+		return Ledger{}, "", err
+	}
+	part, after, _ := strings.Cut(token, "/")
+	if token != "" && (part != afterAccount && part != afterPayout || form.ID("page_token", after) != nil) {
+		return Ledger{}, "", lock.Invalid("page_token", "is not of a page before")
+	}
+	err = s.db.Picture(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
 		l = Ledger{}
-		if l.Accounts, err = many(ctx, tx, pgx.RowToStructByPos[Sum], sumAccounts, id); err != nil {
-			return err
-		}
-		if id == "" || id == Rail {
-			rail := Sum{Account: Rail}
-			if err := tx.QueryRow(ctx, sumRail).Scan(&rail.Entries); err != nil {
-				return err //nolint:wrapcheck // Within translates it
+		behind := after
+		if part != afterPayout {
+			behind = ""
+			if l.Accounts, err = many(ctx, tx, pgx.RowToStructByPos[Sum], sumAccounts, id, after, limit); err != nil {
+				return err
 			}
-			rail.Balance = rail.Entries
-			l.Accounts = append(l.Accounts, rail)
+			if token == "" && len(l.Accounts) == 0 {
+				return refusal.New(refusal.NotFound, "there is no such account")
+			}
 		}
-		if len(l.Accounts) == 0 {
-			return refusal.New(refusal.NotFound, "there is no such account")
-		}
-		l.Groups, err = many(ctx, tx, pgx.RowToStructByPos[Group], sumGroups, id)
+		l.Groups, err = many(ctx, tx, pgx.RowToStructByPos[Group], sumGroups, id, behind, limit-len(l.Accounts))
 		return err
 	})
-	return l, err
+	switch {
+	case err != nil:
+		return Ledger{}, "", err
+	case len(l.Accounts)+len(l.Groups) < limit:
+	case len(l.Groups) > 0:
+		next = afterPayout + "/" + l.Groups[len(l.Groups)-1].Payout
+	default:
+		next = afterAccount + "/" + l.Accounts[len(l.Accounts)-1].Account
+	}
+	return l, next, nil
 }

@@ -46,15 +46,18 @@ const (
 		VALUES ($1, $2, -$3::bigint, $4), ($1, '` + Rail + `', $3, $4)`
 
 	sumAccounts = `
-		SELECT a.id, a.balance, a.opening, coalesce(sum(e.amount), 0)::bigint
-		FROM payment.account a LEFT JOIN payment.ledger_entry e ON e.account = a.id
-		WHERE $1 = '' OR a.id = $1 GROUP BY a.id ORDER BY a.id`
-	sumRail   = `SELECT coalesce(sum(amount), 0)::bigint FROM payment.ledger_entry WHERE account = '` + Rail + `'`
+		SELECT a.id, coalesce(a.balance, e.entries), a.opening, e.entries
+		FROM (
+			SELECT id, balance, opening
+			FROM (SELECT id, balance, opening FROM payment.account UNION ALL SELECT '` + Rail + `', NULL, 0) every
+			WHERE ($1 = '' OR id = $1) AND id > $2 ORDER BY id LIMIT $3) a
+		CROSS JOIN LATERAL (SELECT coalesce(sum(amount), 0)::bigint AS entries FROM payment.ledger_entry WHERE account = a.id) e
+		ORDER BY a.id`
 	sumGroups = `
 		SELECT payout, count(*), sum(amount)::bigint, coalesce(sum(amount) FILTER (WHERE account = '` + Rail + `'), 0)::bigint
 		FROM payment.ledger_entry
-		WHERE $1 = '' OR payout IN (SELECT payout FROM payment.ledger_entry WHERE account = $1)
-		GROUP BY payout ORDER BY min(number)`
+		WHERE ($1 = '' OR payout IN (SELECT payout FROM payment.ledger_entry WHERE account = $1)) AND payout > $2
+		GROUP BY payout ORDER BY payout LIMIT $3`
 	listEvents = `SELECT number, payout, account, coalesce(from_state, ''), to_state, token, fence, at
 		FROM payment.payout_event WHERE number > $1 ORDER BY number LIMIT $2`
 )

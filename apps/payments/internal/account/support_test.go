@@ -138,9 +138,9 @@ func (w *world) get(payout string) account.View {
 
 func (w *world) ledger() account.Ledger {
 	w.t.Helper()
-	l, err := w.GetLedger(w.t.Context(), "")
-	if err != nil {
-		w.t.Fatal(err)
+	l, next, err := w.GetLedger(w.t.Context(), "", 1000, "")
+	if err != nil || next != "" {
+		w.t.Fatalf("get ledger: %q, %v", next, err)
 	}
 	return l
 }

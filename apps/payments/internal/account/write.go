@@ -94,8 +94,8 @@ func (e *UnlistedError) Unwrap() error {
 // Advance moves a payout that this grant has claimed from one state to the next.
 //
 // Errors: [UnlistedError]; [lock.ErrFencedOut] unless the token equals the account's fence; [refusal.WrongState] unless the payout is
-// in the state that the caller names and was claimed by this grant, and, on the way to [RailSubmitted], while other payouts may have
-// taken the money; [refusal.Different] where the step was made before with another reference or reason; [refusal.NotFound].
+// in the state that the caller names and was claimed by this grant; on the way to [RailSubmitted] [refusal.InsufficientFunds] and
+// [refusal.FundsReserved]; [refusal.Different] where the step was made before with another reference or reason; [refusal.NotFound].
 func (s *Store) Advance(ctx context.Context, ref Ref, token lock.Token, step Step) (Payout, error) {
 	if err := step.check(); err != nil {
 		return Payout{}, err
@@ -137,17 +137,12 @@ func repeated(p Payout, token lock.Token, step Step) (bool, error) {
 }
 
 // Post writes the ledger entries of a [RailAcked] payout and the account's new balance, which its caller computed from what
-// [Store.Claim] had returned, and makes it [Posted].
+// [Store.Claim] had returned, and makes it [Posted]. The balance is below 0 where the rail has taken more than there was.
 //
-// Errors: [lock.ErrInvalid] for a balance that no account can have; [lock.ErrFencedOut] unless the token equals the account's
-// fence; [refusal.WrongState] unless the payout is [RailAcked] and was claimed by this grant; [refusal.Different] where it was
-// posted before with another balance; [refusal.NotFound].
+// Errors: [lock.ErrFencedOut] unless the token equals the account's fence; [refusal.WrongState] unless the payout is [RailAcked] and
+// was claimed by this grant; [refusal.WrongBalance] unless the balance is the account's less the amount; [refusal.Different] where it
+// was posted before with another balance; [refusal.NotFound].
 func (s *Store) Post(ctx context.Context, ref Ref, token lock.Token, balanceAfter int64) (View, error) {
-	if s.fencing {
-		if err := form.Balance("balance_after", balanceAfter); err != nil {
-			return View{}, err
-		}
-	}
 	return s.write(ctx, ref, token, func(w writing) (View, error) {
 		after := w.before.Payout
 		if s.fencing {
@@ -159,6 +154,9 @@ func (s *Store) Post(ctx context.Context, ref Ref, token lock.Token, balanceAfte
 			}
 			if after.State != RailAcked || after.Claim != token {
 				return View{}, wrongState(after.State, "the payout is not acked, or not claimed by this grant")
+			}
+			if balanceAfter != w.before.Account.Balance-after.Amount {
+				return View{}, refusal.New(refusal.WrongBalance, "it is not the account's balance less the amount")
 			}
 		}
 		if _, err := w.tx.Exec(w.ctx, writeEntries, ref.Payout, ref.Account, after.Amount, token); err != nil {
@@ -205,13 +203,16 @@ func (w writing) afford(to State) error {
 	if to != RailSubmitted {
 		return nil
 	}
-	p := w.before.Payout
+	p, balance := w.before.Payout, w.before.Account.Balance
+	if balance < p.Amount {
+		return refusal.New(refusal.InsufficientFunds, "the balance is below the amount")
+	}
 	var promised int64
 	if err := w.tx.QueryRow(w.ctx, sumPromised, p.Account, p.ID, promisedStates()).Scan(&promised); err != nil {
 		return err //nolint:wrapcheck // Within translates it
 	}
-	if w.before.Account.Balance-promised < p.Amount {
-		return wrongState(p.State, "the balance does not cover it beside the payouts that the rail may have taken")
+	if balance-promised < p.Amount {
+		return refusal.New(refusal.FundsReserved, "the balance does not cover it beside the payouts that the rail may have taken")
 	}
 	return nil
 }

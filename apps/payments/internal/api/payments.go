@@ -119,8 +119,10 @@ func (p *payments) Post(
 func (p *payments) GetLedger(
 	ctx context.Context, req *connect.Request[paymentsv1.GetLedgerRequest],
 ) (*connect.Response[paymentsv1.GetLedgerResponse], error) {
-	l, err := p.store.GetLedger(ctx, req.Msg.GetAccount())
-	return answered(&paymentsv1.GetLedgerResponse{Accounts: each(l.Accounts, sumToWire), Groups: each(l.Groups, groupToWire)}, err)
+	l, next, err := p.store.GetLedger(ctx, req.Msg.GetAccount(), req.Msg.GetPageSize(), req.Msg.GetPageToken())
+	return answered(&paymentsv1.GetLedgerResponse{
+		Accounts: each(l.Accounts, sumToWire), Groups: each(l.Groups, groupToWire), NextPageToken: next,
+	}, err)
 }
 
 // ListEvents implements paymentsv1connect.PaymentServiceHandler.

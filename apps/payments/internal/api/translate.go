@@ -22,6 +22,12 @@ func wireCodes(code refusal.Code) (paymentsv1.ErrorCode, connect.Code) {
 		return paymentsv1.ErrorCode_ERROR_CODE_DIFFERENT, connect.CodeAlreadyExists
 	case refusal.Duplicate:
 		return paymentsv1.ErrorCode_ERROR_CODE_DUPLICATE, connect.CodeAlreadyExists
+	case refusal.InsufficientFunds:
+		return paymentsv1.ErrorCode_ERROR_CODE_INSUFFICIENT_FUNDS, connect.CodeFailedPrecondition
+	case refusal.FundsReserved:
+		return paymentsv1.ErrorCode_ERROR_CODE_FUNDS_RESERVED, connect.CodeFailedPrecondition
+	case refusal.WrongBalance:
+		return paymentsv1.ErrorCode_ERROR_CODE_WRONG_BALANCE, connect.CodeFailedPrecondition
 	}
 	return paymentsv1.ErrorCode_ERROR_CODE_UNSPECIFIED, connect.CodeInternal
 }

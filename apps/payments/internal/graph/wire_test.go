@@ -42,8 +42,6 @@ func TestEachRefusalHasItsCode(t *testing.T) {
 	expect(t, "wrong state", advance(submitted, acked), "failed_precondition WRONG_STATE CLAIMED")
 	expect(t, "unlisted", advance(acked, claimed), "invalid_argument INVALID to")
 	expect(t, "no state", advance(0, 99), "invalid_argument INVALID to")
-	_, err = c.Post(ctx, with(&paymentsv1.PostRequest{Id: "p", Account: "a", BalanceAfter: -1}, 33))
-	expect(t, "below 0", err, "invalid_argument INVALID balance_after")
 	_, err = c.GetPayout(ctx, connect.NewRequest(&paymentsv1.GetPayoutRequest{Id: "x"}))
 	expect(t, "no payout", err, "not_found NOT_FOUND")
 	_, err = c.OpenAccount(ctx, connect.NewRequest(&paymentsv1.OpenAccountRequest{Id: "a", Balance: 1}))
@@ -64,6 +62,43 @@ func TestEachRefusalHasItsCode(t *testing.T) {
 	expect(t, "stale", submit(32), "failed_precondition FENCED_OUT")
 	_, err = proxy.rail().Lookup(ctx, with(&paymentsv1.LookupRequest{Payout: "p", Account: "b"}, 33))
 	expect(t, "another account", err, "already_exists DIFFERENT")
+}
+
+func TestRefusalsAboutMoneyHaveTheirCodes(t *testing.T) {
+	t.Parallel()
+	payment := startPayment(t, database(t))
+	ctx, c := t.Context(), payment.payments()
+	if _, err := c.OpenAccount(ctx, connect.NewRequest(&paymentsv1.OpenAccountRequest{Id: "m", Balance: 100})); err != nil {
+		t.Fatal(err)
+	}
+	for id, amount := range map[string]int64{"first": 60, "second": 60, "third": 101} {
+		wanted := &paymentsv1.CreatePayoutRequest{Id: id, Account: "m", Amount: amount, Destination: "d"}
+		if _, err := c.CreatePayout(ctx, connect.NewRequest(wanted)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const (
+		claimed, submitted, acked = paymentsv1.PayoutState_PAYOUT_STATE_CLAIMED, paymentsv1.PayoutState_PAYOUT_STATE_RAIL_SUBMITTED,
+			paymentsv1.PayoutState_PAYOUT_STATE_RAIL_ACKED
+	)
+	submit := func(id string, token int) error {
+		if _, err := c.Claim(ctx, with(&paymentsv1.ClaimRequest{Id: id, Account: "m"}, token)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := c.Advance(ctx, with(&paymentsv1.AdvanceRequest{Id: id, Account: "m", From: claimed, To: submitted}, token))
+		return err
+	}
+	expect(t, "more than there is", submit("third", 31), "failed_precondition INSUFFICIENT_FUNDS")
+	if err := submit("first", 32); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Advance(ctx, with(&paymentsv1.AdvanceRequest{Id: "first", Account: "m", From: submitted, To: acked, RailReference: "t"}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Post(ctx, with(&paymentsv1.PostRequest{Id: "first", Account: "m", BalanceAfter: 41}, 32))
+	expect(t, "another balance", err, "failed_precondition WRONG_BALANCE")
+	expect(t, "beside another", submit("second", 33), "failed_precondition FUNDS_RESERVED")
 }
 
 func TestAWriteNeedsOneTokenOfOneForm(t *testing.T) {

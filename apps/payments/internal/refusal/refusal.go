@@ -15,6 +15,13 @@ const (
 	Different Code = "DIFFERENT"
 	// Duplicate: the payout was submitted before; nothing was sent.
 	Duplicate Code = "DUPLICATE"
+	// InsufficientFunds: the balance is below the amount; nothing was sent.
+	InsufficientFunds Code = "INSUFFICIENT_FUNDS"
+	// FundsReserved: the balance covers the payout, but not beside others that the rail may have taken and the ledger does not show yet;
+	// nothing was sent. Once their fate is known the account can pay it, or the balance is below the amount.
+	FundsReserved Code = "FUNDS_RESERVED"
+	// WrongBalance: the balance to be written is not the one before less the amount; nothing was written.
+	WrongBalance Code = "WRONG_BALANCE"
 )
 
 // Error is a call that was refused and changed nothing.

@@ -79,7 +79,10 @@ func (s *Payments) List(
 	return found, resp.Msg.GetNextPageToken(), nil
 }
 
-// Ledger is what the ledger says, at one moment.
+// ledgerPage is how many accounts and payouts of the ledger are asked for at once.
+const ledgerPage = 1000
+
+// Ledger is what the ledger says. Each account is of one moment, and so is each group; all of them are not.
 type Ledger struct {
 	Accounts []LedgerAccount
 	Groups   []LedgerGroup
@@ -98,24 +101,28 @@ type LedgerGroup struct {
 	Sum, Paid int64
 }
 
-// Ledger reads the whole ledger. Errors are those of [payout.Payments].
+// Ledger reads the whole ledger, page by page: what was posted before is in it. Errors are those of [payout.Payments].
 func (s *Payments) Ledger(ctx context.Context) (Ledger, error) {
-	resp, err := s.rpc.GetLedger(ctx, connect.NewRequest(&v1.GetLedgerRequest{}))
-	if err != nil {
-		return Ledger{}, translate(err)
-	}
 	var ledger Ledger
-	for _, a := range resp.Msg.GetAccounts() {
-		ledger.Accounts = append(ledger.Accounts, LedgerAccount{
-			ID: a.GetId(), Balance: a.GetBalance(), Opening: a.GetOpening(), Entries: a.GetEntries(),
-		})
+	for token := ""; ; {
+		resp, err := s.rpc.GetLedger(ctx, connect.NewRequest(&v1.GetLedgerRequest{PageSize: ledgerPage, PageToken: token}))
+		if err != nil {
+			return Ledger{}, translate(err)
+		}
+		for _, a := range resp.Msg.GetAccounts() {
+			ledger.Accounts = append(ledger.Accounts, LedgerAccount{
+				ID: a.GetId(), Balance: a.GetBalance(), Opening: a.GetOpening(), Entries: a.GetEntries(),
+			})
+		}
+		for _, g := range resp.Msg.GetGroups() {
+			ledger.Groups = append(ledger.Groups, LedgerGroup{
+				Payout: g.GetPayout(), Entries: int(g.GetEntries()), Sum: g.GetSum(), Paid: g.GetPaid(),
+			})
+		}
+		if token = resp.Msg.GetNextPageToken(); token == "" {
+			return ledger, nil
+		}
 	}
-	for _, g := range resp.Msg.GetGroups() {
-		ledger.Groups = append(ledger.Groups, LedgerGroup{
-			Payout: g.GetPayout(), Entries: int(g.GetEntries()), Sum: g.GetSum(), Paid: g.GetPaid(),
-		})
-	}
-	return ledger, nil
 }
 
 // Ping asks whether the resource answers.

@@ -113,6 +113,13 @@ const (
 	ErrorCode_ERROR_CODE_DIFFERENT ErrorCode = 3
 	// ERROR_CODE_DUPLICATE: the payout was submitted before; nothing was sent. Connect code already_exists.
 	ErrorCode_ERROR_CODE_DUPLICATE ErrorCode = 4
+	// ERROR_CODE_INSUFFICIENT_FUNDS: the account's balance is below the amount. Connect code failed_precondition.
+	ErrorCode_ERROR_CODE_INSUFFICIENT_FUNDS ErrorCode = 5
+	// ERROR_CODE_FUNDS_RESERVED: the balance covers the payout, but not beside others that the rail may have taken and the ledger does not
+	// show yet. Try again once their fate is known. Connect code failed_precondition.
+	ErrorCode_ERROR_CODE_FUNDS_RESERVED ErrorCode = 6
+	// ERROR_CODE_WRONG_BALANCE: balance_after is not the account's balance less the amount. Connect code failed_precondition.
+	ErrorCode_ERROR_CODE_WRONG_BALANCE ErrorCode = 7
 )
 
 // Enum value maps for ErrorCode.
@@ -123,13 +130,19 @@ var (
 		2: "ERROR_CODE_WRONG_STATE",
 		3: "ERROR_CODE_DIFFERENT",
 		4: "ERROR_CODE_DUPLICATE",
+		5: "ERROR_CODE_INSUFFICIENT_FUNDS",
+		6: "ERROR_CODE_FUNDS_RESERVED",
+		7: "ERROR_CODE_WRONG_BALANCE",
 	}
 	ErrorCode_value = map[string]int32{
-		"ERROR_CODE_UNSPECIFIED": 0,
-		"ERROR_CODE_NOT_FOUND":   1,
-		"ERROR_CODE_WRONG_STATE": 2,
-		"ERROR_CODE_DIFFERENT":   3,
-		"ERROR_CODE_DUPLICATE":   4,
+		"ERROR_CODE_UNSPECIFIED":        0,
+		"ERROR_CODE_NOT_FOUND":          1,
+		"ERROR_CODE_WRONG_STATE":        2,
+		"ERROR_CODE_DIFFERENT":          3,
+		"ERROR_CODE_DUPLICATE":          4,
+		"ERROR_CODE_INSUFFICIENT_FUNDS": 5,
+		"ERROR_CODE_FUNDS_RESERVED":     6,
+		"ERROR_CODE_WRONG_BALANCE":      7,
 	}
 )
 
@@ -1045,7 +1058,8 @@ type PostRequest struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// account it leaves; its lock is the key "payout:" and this.
 	Account string `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
-	// balance_after is the account's new balance, 0 to 10^12, computed by the holder of the lock from what it saw at its claim.
+	// balance_after is the account's new balance: what the holder of the lock saw at its claim, less the amount. It is below 0 where the rail
+	// has taken more than there was.
 	BalanceAfter  int64 `protobuf:"varint,3,opt,name=balance_after,json=balanceAfter,proto3" json:"balance_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1157,11 +1171,15 @@ func (x *PostResponse) GetAccount() *Account {
 	return nil
 }
 
-// GetLedgerRequest asks for the ledger.
+// GetLedgerRequest asks for a page of the ledger.
 type GetLedgerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// account to read; empty reads all.
-	Account       string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	Account string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	// page_size is 1 to 1000 accounts and groups together; 0 means 100.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// page_token is next_page_token of the page before, of the same account.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1203,13 +1221,30 @@ func (x *GetLedgerRequest) GetAccount() string {
 	return ""
 }
 
-// GetLedgerResponse is one picture, at one moment.
+func (x *GetLedgerRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *GetLedgerRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// GetLedgerResponse is a page, read at one moment: first all accounts by their ids, then all groups by the ids of their payouts. Pages are
+// of different moments; what was posted before the first was read is in one of them.
 type GetLedgerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// accounts and what the ledger says of each.
 	Accounts []*LedgerAccount `protobuf:"bytes,1,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	// groups of entries; each belongs to one payout.
-	Groups        []*LedgerGroup `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	Groups []*LedgerGroup `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	// next_page_token is empty on the last page.
+	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1256,6 +1291,13 @@ func (x *GetLedgerResponse) GetGroups() []*LedgerGroup {
 		return x.Groups
 	}
 	return nil
+}
+
+func (x *GetLedgerResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // LedgerAccount compares a balance with its entries.
@@ -1747,12 +1789,16 @@ const file_fencelock_payments_v1_payment_proto_rawDesc = "" +
 	"\rbalance_after\x18\x03 \x01(\x03R\fbalanceAfter\"\x7f\n" +
 	"\fPostResponse\x125\n" +
 	"\x06payout\x18\x01 \x01(\v2\x1d.fencelock.payments.v1.PayoutR\x06payout\x128\n" +
-	"\aaccount\x18\x02 \x01(\v2\x1e.fencelock.payments.v1.AccountR\aaccount\",\n" +
+	"\aaccount\x18\x02 \x01(\v2\x1e.fencelock.payments.v1.AccountR\aaccount\"h\n" +
 	"\x10GetLedgerRequest\x12\x18\n" +
-	"\aaccount\x18\x01 \x01(\tR\aaccount\"\x91\x01\n" +
+	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\xb9\x01\n" +
 	"\x11GetLedgerResponse\x12@\n" +
 	"\baccounts\x18\x01 \x03(\v2$.fencelock.payments.v1.LedgerAccountR\baccounts\x12:\n" +
-	"\x06groups\x18\x02 \x03(\v2\".fencelock.payments.v1.LedgerGroupR\x06groups\"m\n" +
+	"\x06groups\x18\x02 \x03(\v2\".fencelock.payments.v1.LedgerGroupR\x06groups\x12&\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"m\n" +
 	"\rLedgerAccount\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\abalance\x18\x02 \x01(\x03R\abalance\x12\x18\n" +
@@ -1791,13 +1837,16 @@ const file_fencelock_payments_v1_payment_proto_rawDesc = "" +
 	"\x13PAYOUT_STATE_POSTED\x10\x05\x12\x17\n" +
 	"\x13PAYOUT_STATE_FAILED\x10\x06\x12\x1f\n" +
 	"\x1bPAYOUT_STATE_RAIL_AMBIGUOUS\x10\a\x12\x1a\n" +
-	"\x16PAYOUT_STATE_ABANDONED\x10\b*\x91\x01\n" +
+	"\x16PAYOUT_STATE_ABANDONED\x10\b*\xf1\x01\n" +
 	"\tErrorCode\x12\x1a\n" +
 	"\x16ERROR_CODE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ERROR_CODE_NOT_FOUND\x10\x01\x12\x1a\n" +
 	"\x16ERROR_CODE_WRONG_STATE\x10\x02\x12\x18\n" +
 	"\x14ERROR_CODE_DIFFERENT\x10\x03\x12\x18\n" +
-	"\x14ERROR_CODE_DUPLICATE\x10\x042\xe7\x06\n" +
+	"\x14ERROR_CODE_DUPLICATE\x10\x04\x12!\n" +
+	"\x1dERROR_CODE_INSUFFICIENT_FUNDS\x10\x05\x12\x1d\n" +
+	"\x19ERROR_CODE_FUNDS_RESERVED\x10\x06\x12\x1c\n" +
+	"\x18ERROR_CODE_WRONG_BALANCE\x10\a2\xe7\x06\n" +
 	"\x0ePaymentService\x12d\n" +
 	"\vOpenAccount\x12).fencelock.payments.v1.OpenAccountRequest\x1a*.fencelock.payments.v1.OpenAccountResponse\x12g\n" +
 	"\fCreatePayout\x12*.fencelock.payments.v1.CreatePayoutRequest\x1a+.fencelock.payments.v1.CreatePayoutResponse\x12d\n" +

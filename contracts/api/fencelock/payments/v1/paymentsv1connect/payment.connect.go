@@ -77,7 +77,7 @@ type PaymentServiceClient interface {
 	Advance(context.Context, *connect.Request[v1.AdvanceRequest]) (*connect.Response[v1.AdvanceResponse], error)
 	// Post writes the ledger entries and the new balance, and moves the payout to POSTED. The token must equal the account's fence.
 	Post(context.Context, *connect.Request[v1.PostRequest]) (*connect.Response[v1.PostResponse], error)
-	// GetLedger reads what the ledger says, to be compared with others.
+	// GetLedger lists what the ledger says of accounts and payouts, to be compared with others.
 	GetLedger(context.Context, *connect.Request[v1.GetLedgerRequest]) (*connect.Response[v1.GetLedgerResponse], error)
 	// ListEvents lists every writing of a payout's state, oldest first: who wrote what, under which token and fence.
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
@@ -227,7 +227,7 @@ type PaymentServiceHandler interface {
 	Advance(context.Context, *connect.Request[v1.AdvanceRequest]) (*connect.Response[v1.AdvanceResponse], error)
 	// Post writes the ledger entries and the new balance, and moves the payout to POSTED. The token must equal the account's fence.
 	Post(context.Context, *connect.Request[v1.PostRequest]) (*connect.Response[v1.PostResponse], error)
-	// GetLedger reads what the ledger says, to be compared with others.
+	// GetLedger lists what the ledger says of accounts and payouts, to be compared with others.
 	GetLedger(context.Context, *connect.Request[v1.GetLedgerRequest]) (*connect.Response[v1.GetLedgerResponse], error)
 	// ListEvents lists every writing of a payout's state, oldest first: who wrote what, under which token and fence.
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
