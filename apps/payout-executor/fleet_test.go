@@ -170,6 +170,54 @@ func TestEvidenceThatComesLateIsFound(t *testing.T) {
 	}
 }
 
+// TestAPayoutWaitsForTheMoneyOfAnother: it is not sent while the rail may have taken the account's money. Once that is known it is paid
+// out if the money is still there, and given up if not.
+func TestAPayoutWaitsForTheMoneyOfAnother(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		other string
+		fate  func(s *stage)
+		want  payout.State
+	}{
+		"the rail has taken it": {model.LostReply, func(s *stage) { s.Silence(false) }, payout.StateAbandoned},
+		"the rail has declined it": {model.LostRequest, func(s *stage) {
+			s.Tamper(func(b *model.Books) { b.Submissions[0].Outcome = rejected })
+		}, payout.StatePosted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := emptyStage(t)
+			s.Open("a", 100)
+			s.Ask("other", "a", 60, test.other)
+			s.Silence(true)
+			_, c := s.pool(t, 2, 20*time.Millisecond, s.ports(t))
+			until(t, "the other one is ambiguous", func() bool { return s.State("other") == wire(payout.StateRailAmbiguous) })
+			s.Ask("waits", "a", 60, "bob")
+			s.Ask("small", "a", 40, model.Decline)
+			until(t, "it was refused, and again", func() bool { return c.of(payout.Reserved) > 1 })
+			until(t, "there is enough for the small one", func() bool { return s.State("small") == wire(payout.StateFailed) })
+			if got := s.State("waits"); got != wire(payout.StateClaimed) {
+				t.Errorf("it is %s", got)
+			}
+			if c.of(payout.Left) != 0 {
+				t.Errorf("%v", c.count)
+			}
+			test.fate(s)
+			until(t, "it is over", func() bool { return s.State("waits") == wire(test.want) })
+			until(t, "all is over", func() bool { return s.Backlog() == 0 && s.State("other") != wire(payout.StateRailAmbiguous) })
+			if b := s.Balance("a"); b != 40 { // one of the two was paid
+				t.Errorf("the balance is %d", b)
+			}
+			if n := len(s.Transfers()); n != 1 {
+				t.Errorf("%d transfers", n)
+			}
+			for _, fault := range s.faults() {
+				t.Error(fault)
+			}
+		})
+	}
+}
+
 // TestWithoutALockNothingIsExecuted: the lock service is away from the start; once it is there the backlog drains.
 func TestWithoutALockNothingIsExecuted(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -17,7 +18,10 @@ import (
 	"github.com/fencelock/fencelock/apps/payout-executor/internal/reconcile"
 	"github.com/fencelock/fencelock/apps/program"
 	paymentsv1 "github.com/fencelock/fencelock/contracts/api/fencelock/payments/v1"
+	"github.com/fencelock/fencelock/contracts/parity/document"
 )
+
+var update = flag.Bool("update", false, "write the checked table of docs/payouts.md")
 
 // run is the program with its output.
 func run(args ...string) (code int, stdout, stderr string) {
@@ -42,81 +46,170 @@ func (s *stage) reconcile(t *testing.T) (int, reconcile.Report) {
 	return code, report
 }
 
-// classes are those of the findings, each once.
-func classes(r reconcile.Report) []reconcile.Class {
-	var found []reconcile.Class
+// classes are those of the findings, each once, in the order of their names.
+func classes(r reconcile.Report) string {
+	var found []string
 	for _, f := range r.Findings {
-		found = append(found, f.Class)
+		found = append(found, string(f.Class))
 	}
 	slices.Sort(found)
-	return slices.Compact(found)
+	return strings.Join(slices.Compact(found), " ")
 }
 
-// TestReconcileFindsEachBreak plants one at a time into books that are sound.
+// finding is something to be planted into books that are sound, and what a comparison says of it.
+type finding struct {
+	name  string
+	plant func(s *stage)
+	// want are the classes, in the order of their names.
+	want string
+	code int
+}
+
+// paid brings the payout to its end.
+func paid(s *stage) {
+	s.Put(thePayout, wire(payout.StateRailAcked), 5, "tr-"+thePayout)
+	s.Send(thePayout, 5, acked, true)
+	s.Settle(thePayout, 5)
+}
+
+// tampered changes the books after the payout was paid.
+func tampered(change func(b *model.Books)) func(*stage) {
+	return func(s *stage) {
+		paid(s)
+		s.Tamper(change)
+	}
+}
+
+// put leaves the payout in a state, without a submission.
+func put(state payout.State) func(*stage) {
+	return func(s *stage) { s.Put(thePayout, wire(state), 5, "") }
+}
+
+// left is put with a submission.
+func left(state payout.State, outcome paymentsv1.SubmissionOutcome, executed bool) func(*stage) {
+	return func(s *stage) {
+		s.Put(thePayout, wire(state), 5, "")
+		s.Send(thePayout, 5, outcome, executed)
+	}
+}
+
+// beside leaves the payout claimed, and another one of its account, of so much, in a state with a submission.
+func beside(amount int64, state payout.State, outcome paymentsv1.SubmissionOutcome) func(*stage) {
+	return func(s *stage) {
+		s.Ask("other", theAccount, amount, "bob")
+		s.Put("other", wire(state), 4, "")
+		s.Send("other", 4, outcome, outcome == acked)
+		s.Put(thePayout, wire(payout.StateClaimed), 5, "")
+	}
+}
+
+const clean, breaks, waits = reconcile.ExitClean, reconcile.ExitBreaks, reconcile.ExitWaiting
+
+// inTheBooks are findings that one sees in the books alone.
+func inTheBooks() []finding {
+	return []finding{
+		{"nothing was begun", func(*stage) {}, "", clean},
+		{"it was paid", paid, "", clean},
+		{"it was declined", left(payout.StateFailed, rejected, false), "", clean},
+		{"submission gone", tampered(func(b *model.Books) { b.Submissions = nil }), "posted_without_submission rail_differs", breaks},
+		{"submission twice", tampered(func(b *model.Books) { b.Submissions = append(b.Submissions, b.Submissions[0]) }), "duplicate_submission", breaks},
+		{"transfer twice", tampered(func(b *model.Books) { b.Transfers = append(b.Transfers, b.Transfers[0]) }), "duplicate_at_rail", breaks},
+		{"transfer gone", tampered(func(b *model.Books) { b.Transfers = nil }), "rail_differs", breaks},
+		{"transfer past the proxy", func(s *stage) {
+			s.Tamper(func(b *model.Books) { b.Transfers = []model.Transfer{{Payout: thePayout, Amount: theAmount}} })
+		}, "rail_differs", breaks},
+		{"declined, but paid", tampered(func(b *model.Books) { b.Submissions[0].Outcome = rejected }), "rail_differs state_differs", breaks},
+		{"amount at the rail", tampered(func(b *model.Books) { b.Transfers[0].Amount++ }), "amount_differs", breaks},
+		{"amount at the proxy", tampered(func(b *model.Books) { b.Submissions[0].Amount++ }), "amount_differs", breaks},
+		{"amount in the ledger", tampered(func(b *model.Books) {
+			b.Entries[0].Amount--
+			b.Entries[1].Amount++
+			*b.Balances[0]--
+		}), "amount_differs", breaks},
+		{"balance", tampered(func(b *model.Books) { *b.Balances[0]++ }), "ledger_unbalanced", breaks},
+		{"entries that do not add up", tampered(func(b *model.Books) {
+			b.Entries[0].Amount--
+			*b.Balances[0]--
+		}), "ledger_unbalanced", breaks},
+		{"entries twice", tampered(func(b *model.Books) {
+			b.Entries = append(b.Entries, b.Entries...)
+			*b.Balances[0] -= theAmount
+		}), "ledger_unbalanced", breaks},
+		{"entries missing", func(s *stage) { paid(s); s.DropEntries() }, "ledger_unbalanced", breaks},
+		{"entries too early", tampered(func(b *model.Books) {
+			b.Payouts[0].State = wire(payout.StateRailAcked)
+		}), "acked_not_posted ledger_unbalanced", breaks},
+		{"everything of no payout", tampered(func(b *model.Books) { b.Payouts = nil }), "unknown_payout", breaks},
+		{"transfer of no payout", tampered(func(b *model.Books) {
+			b.Transfers = append(b.Transfers, model.Transfer{Payout: "nobody", Amount: 1})
+		}), "unknown_payout", breaks},
+		{"transfer under another name", tampered(func(b *model.Books) { b.Transfers[0].Payout = "nobody" }), "rail_differs unknown_payout", breaks},
+		{"submission of no payout", tampered(func(b *model.Books) {
+			b.Submissions = append(b.Submissions, &paymentsv1.Submission{Payout: "nobody", Outcome: rejected})
+		}), "unknown_payout", breaks},
+		{"entries of no payout", tampered(func(b *model.Books) {
+			b.Entries = append(b.Entries, model.Entry{Payout: "nobody", Account: theAccount, Amount: -1}, model.Entry{Payout: "nobody", Account: "rail", Amount: 1})
+			*b.Balances[0]--
+		}), "unknown_payout", breaks},
+	}
+}
+
+// inItsState are findings in what a payout's state says.
+func inItsState() []finding {
+	return []finding{
+		{"failed, but taken", left(payout.StateFailed, acked, true), "acked_not_posted", breaks},
+		{"failed, fate unknown", left(payout.StateFailed, unknown, false), "state_differs", breaks},
+		{"failed, never sent", put(payout.StateFailed), "state_differs", breaks},
+		{"abandoned", put(payout.StateAbandoned), "", clean},
+		{"abandoned, but taken", left(payout.StateAbandoned, acked, true), "acked_not_posted", breaks},
+		{"abandoned, but sent", left(payout.StateAbandoned, rejected, false), "state_differs", breaks},
+		{"acked, never sent", put(payout.StateRailAcked), "posted_without_submission stuck", breaks},
+		{"ambiguous, never sent", put(payout.StateRailAmbiguous), "ambiguous state_differs", breaks},
+		{"claimed, but sent", left(payout.StateClaimed, rejected, false), "state_differs", breaks},
+		{"claimed, but sent, fate unknown", left(payout.StateClaimed, unknown, false), "state_differs", breaks},
+		{"claimed, but taken", left(payout.StateClaimed, acked, true), "acked_not_posted", breaks},
+		{"pending, but sent", left(payout.StatePending, rejected, false), "state_differs", breaks},
+		{"pending, but sent, fate unknown", left(payout.StatePending, unknown, false), "state_differs", breaks},
+		{"acked and left", left(payout.StateRailSubmitted, acked, true), "acked_not_posted", breaks},
+		{"claimed and left", put(payout.StateClaimed), "stuck", breaks},
+		{"submitted and left", put(payout.StateRailSubmitted), "stuck", breaks},
+		{"declined and left", left(payout.StateRailSubmitted, rejected, false), "stuck", breaks},
+		{"sent and left", left(payout.StateRailSubmitted, unknown, false), "ambiguous", waits},
+		{"taken and left", left(payout.StateRailSubmitted, unknown, true), "acked_not_posted", breaks},
+		{"ambiguous, no evidence", left(payout.StateRailAmbiguous, unknown, false), "ambiguous", waits},
+		{"ambiguous, evidence", left(payout.StateRailAmbiguous, unknown, true), "", clean},
+		{"its money is reserved", beside(theBalance-theAmount+1, payout.StateRailAmbiguous, unknown), "ambiguous funds_reserved", waits},
+		{"its money is reserved by what was left", beside(theBalance, payout.StateRailAcked, acked), "acked_not_posted funds_reserved", breaks},
+		{"there is enough beside another", beside(theBalance-theAmount, payout.StateRailAmbiguous, unknown), "ambiguous stuck", breaks},
+		{"another took nothing", beside(theBalance, payout.StateFailed, rejected), "stuck", breaks},
+		{"money of another account is reserved", func(s *stage) {
+			s.Open("rich", theBalance)
+			s.Ask("other", "rich", theBalance, "bob")
+			s.Put("other", wire(payout.StateRailAmbiguous), 4, "")
+			s.Send("other", 4, unknown, false)
+			s.Put(thePayout, wire(payout.StateClaimed), 5, "")
+		}, "ambiguous stuck", breaks},
+		{"the balance is too low", func(s *stage) {
+			beside(theBalance, payout.StateRailAmbiguous, unknown)(s)
+			s.Tamper(func(b *model.Books) { b.Payouts[0].Amount = theBalance + 1 })
+		}, "ambiguous stuck", breaks},
+	}
+}
+
+// TestReconcileFindsEachBreak plants one at a time.
 func TestReconcileFindsEachBreak(t *testing.T) {
 	t.Parallel()
-	posted := func(s *stage) {
-		s.Put(thePayout, wire(payout.StateRailAcked), 5, "tr-"+thePayout)
-		s.Send(thePayout, 5, acked, true)
-		s.Settle(thePayout, 5)
-	}
-	tamper := func(change func(b *model.Books)) func(*stage) {
-		return func(s *stage) {
-			posted(s)
-			s.Tamper(change)
-		}
-	}
-	left := func(state payout.State, outcome paymentsv1.SubmissionOutcome, executed bool) func(*stage) {
-		return func(s *stage) {
-			s.Put(thePayout, wire(state), 5, "")
-			s.Send(thePayout, 5, outcome, executed)
-		}
-	}
-	for name, test := range map[string]struct {
-		plant func(s *stage)
-		want  []reconcile.Class
-		code  int
-	}{
-		"nothing was begun":      {func(*stage) {}, nil, reconcile.ExitClean},
-		"it was paid":            {posted, nil, reconcile.ExitClean},
-		"it was declined":        {left(payout.StateFailed, rejected, false), nil, reconcile.ExitClean},
-		"submission gone":        {tamper(func(b *model.Books) { b.Submissions = nil }), []reconcile.Class{reconcile.PostedWithoutSubmission, reconcile.RailDiffers}, reconcile.ExitBreaks},
-		"submission twice":       {tamper(func(b *model.Books) { b.Submissions = append(b.Submissions, b.Submissions[0]) }), []reconcile.Class{reconcile.DuplicateSubmission}, reconcile.ExitBreaks},
-		"transfer twice":         {tamper(func(b *model.Books) { b.Transfers = append(b.Transfers, b.Transfers[0]) }), []reconcile.Class{reconcile.DuplicateAtRail}, reconcile.ExitBreaks},
-		"transfer gone":          {tamper(func(b *model.Books) { b.Transfers = nil }), []reconcile.Class{reconcile.RailDiffers}, reconcile.ExitBreaks},
-		"transfer of another":    {tamper(func(b *model.Books) { b.Transfers[0].Payout = "nobody" }), []reconcile.Class{reconcile.RailDiffers}, reconcile.ExitBreaks},
-		"amount at the rail":     {tamper(func(b *model.Books) { b.Transfers[0].Amount++ }), []reconcile.Class{reconcile.AmountDiffers}, reconcile.ExitBreaks},
-		"amount at the proxy":    {tamper(func(b *model.Books) { b.Submissions[0].Amount++ }), []reconcile.Class{reconcile.AmountDiffers}, reconcile.ExitBreaks},
-		"balance":                {tamper(func(b *model.Books) { *b.Balances[0]++ }), []reconcile.Class{reconcile.LedgerUnbalanced}, reconcile.ExitBreaks},
-		"declined, but paid":     {tamper(func(b *model.Books) { b.Submissions[0].Outcome = rejected }), []reconcile.Class{reconcile.RailDiffers, reconcile.StateDiffers}, reconcile.ExitBreaks},
-		"entries of none":        {tamper(func(b *model.Books) { b.Payouts = nil }), []reconcile.Class{reconcile.UnknownPayout}, reconcile.ExitBreaks},
-		"entries too early":      {tamper(func(b *model.Books) { b.Payouts[0].State = wire(payout.StateRailAcked) }), []reconcile.Class{reconcile.AckedNotPosted, reconcile.LedgerUnbalanced}, reconcile.ExitBreaks},
-		"entries missing":        {func(s *stage) { posted(s); s.DropEntries() }, []reconcile.Class{reconcile.LedgerUnbalanced}, reconcile.ExitBreaks},
-		"failed, but taken":      {left(payout.StateFailed, acked, true), []reconcile.Class{reconcile.AckedNotPosted}, reconcile.ExitBreaks},
-		"failed, fate unknown":   {left(payout.StateFailed, unknown, false), []reconcile.Class{reconcile.StateDiffers}, reconcile.ExitBreaks},
-		"failed, never sent":     {func(s *stage) { s.Put(thePayout, wire(payout.StateFailed), 5, "") }, []reconcile.Class{reconcile.StateDiffers}, reconcile.ExitBreaks},
-		"abandoned, but taken":   {left(payout.StateAbandoned, acked, true), []reconcile.Class{reconcile.AckedNotPosted}, reconcile.ExitBreaks},
-		"abandoned, but sent":    {left(payout.StateAbandoned, rejected, false), []reconcile.Class{reconcile.StateDiffers}, reconcile.ExitBreaks},
-		"claimed, but sent":      {left(payout.StateClaimed, rejected, false), []reconcile.Class{reconcile.StateDiffers}, reconcile.ExitBreaks},
-		"pending, but sent":      {left(payout.StatePending, rejected, false), []reconcile.Class{reconcile.StateDiffers}, reconcile.ExitBreaks},
-		"acked and left":         {left(payout.StateRailSubmitted, acked, true), []reconcile.Class{reconcile.AckedNotPosted}, reconcile.ExitBreaks},
-		"claimed and left":       {func(s *stage) { s.Put(thePayout, wire(payout.StateClaimed), 5, "") }, []reconcile.Class{reconcile.Stuck}, reconcile.ExitBreaks},
-		"declined and left":      {left(payout.StateRailSubmitted, rejected, false), []reconcile.Class{reconcile.Stuck}, reconcile.ExitBreaks},
-		"sent and left":          {left(payout.StateRailSubmitted, unknown, false), []reconcile.Class{reconcile.Ambiguous}, reconcile.ExitAmbiguous},
-		"taken and left":         {left(payout.StateRailSubmitted, unknown, true), []reconcile.Class{reconcile.AckedNotPosted}, reconcile.ExitBreaks},
-		"ambiguous, no evidence": {left(payout.StateRailAmbiguous, unknown, false), []reconcile.Class{reconcile.Ambiguous}, reconcile.ExitAmbiguous},
-		"ambiguous, evidence":    {left(payout.StateRailAmbiguous, unknown, true), nil, reconcile.ExitClean},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, test := range slices.Concat(inTheBooks(), inItsState()) {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
 			test.plant(s)
 			before := s.State(thePayout)
 			code, report := s.reconcile(t)
-			if got := classes(report); !slices.Equal(got, test.want) || code != test.code {
-				t.Errorf("code %d, found %v, want %d, %v: %+v", code, got, test.code, test.want, report.Findings)
+			if got := classes(report); got != test.want || code != test.code {
+				t.Errorf("code %d, found %q, want %d, %q: %+v", code, got, test.code, test.want, report.Findings)
 			}
-			if name == "ambiguous, evidence" {
+			if test.name == "ambiguous, evidence" {
 				s.wantPosted(t)
 				if len(report.Resolved) != 1 || report.Resolved[0].Outcome != payout.Posted {
 					t.Errorf("resolved %+v", report.Resolved)
@@ -125,6 +218,50 @@ func TestReconcileFindsEachBreak(t *testing.T) {
 				t.Errorf("the payout was %v and is %v: nothing was to be repaired", before, after)
 			}
 		})
+	}
+}
+
+// TestEachClassIsPlanted, alone, so that it is seen that it makes its exit code.
+func TestEachClassIsPlanted(t *testing.T) {
+	t.Parallel()
+	alone := map[string]bool{}
+	for _, f := range slices.Concat(inTheBooks(), inItsState()) {
+		alone[f.want] = true
+	}
+	// These two come with others: what was never sent and counts as paid is not at the rail's, and money is reserved by somebody.
+	alone["posted_without_submission"] = alone["posted_without_submission rail_differs"]
+	alone["funds_reserved"] = alone["ambiguous funds_reserved"]
+	for _, class := range reconcile.Classes() {
+		if !alone[string(class)] {
+			t.Errorf("no test plants %s", class)
+		}
+	}
+}
+
+// TestClassesDocument: the document has each class, in the order of a report.
+func TestClassesDocument(t *testing.T) {
+	t.Parallel()
+	var rows [][]string
+	for _, class := range reconcile.Classes() {
+		rows = append(rows, []string{document.Code(string(class)), document.Prose})
+	}
+	document.Table{File: "../../docs/payouts.md", Name: "reconcile-classes", Update: *update}.Check(t, rows)
+}
+
+// TestReconcileSaysOnceWhatNamesAnUnknownPayout, however many do.
+func TestReconcileSaysOnceWhatNamesAnUnknownPayout(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	paid(s)
+	s.Tamper(func(b *model.Books) { b.Payouts = nil })
+	_, report := s.reconcile(t)
+	if len(report.Findings) != 1 || report.Findings[0].Payout != thePayout {
+		t.Fatalf("findings %+v", report.Findings)
+	}
+	for _, part := range []string{"a submission", "the ledger", "a transfer at the rail"} {
+		if !strings.Contains(report.Findings[0].Detail, part) {
+			t.Errorf("no %s in %q", part, report.Findings[0].Detail)
+		}
 	}
 }
 
@@ -178,7 +315,7 @@ func TestReconcileIsNotInItsOwnWay(t *testing.T) {
 		s.Send(id, 5, unknown, false)
 	}
 	code, report := s.reconcile(t)
-	if code != reconcile.ExitAmbiguous || len(report.Findings) != doubtful || len(report.InWork) != 0 {
+	if code != reconcile.ExitWaiting || len(report.Findings) != doubtful || len(report.InWork) != 0 {
 		t.Errorf("code %d: %d findings, in work %+v", code, len(report.Findings), report.InWork)
 	}
 }

@@ -21,8 +21,35 @@ func (s *payments) GetLedger(
 	_ context.Context, req *connect.Request[v1.GetLedgerRequest],
 ) (*connect.Response[v1.GetLedgerResponse], error) {
 	return carry(s.w, Call{Service: Payments, Method: "GetLedger"}, func() (*v1.GetLedgerResponse, error) {
-		return s.w.ledger(req.Msg.GetAccount()), nil
+		return ledgerPage(s.w.ledger(req.Msg.GetAccount()), req.Msg.GetPageSize(), req.Msg.GetPageToken()), nil
 	})
+}
+
+// ledgerPage cuts a page out of all. Its token is the last thing on the page: accounts come before payouts.
+func ledgerPage(all *v1.GetLedgerResponse, size int32, token string) *v1.GetLedgerResponse {
+	if size == 0 {
+		size = standardPage
+	}
+	found, last := &v1.GetLedgerResponse{}, ""
+	full := func(key string) bool {
+		if len(found.GetAccounts())+len(found.GetGroups()) == int(size) {
+			found.NextPageToken = last
+			return true
+		}
+		last = key
+		return false
+	}
+	for _, a := range all.GetAccounts() {
+		if key := "account/" + a.GetId(); key > token && !full(key) {
+			found.Accounts = append(found.Accounts, a)
+		}
+	}
+	for _, g := range all.GetGroups() {
+		if key := "payout/" + g.GetPayout(); key > token && !full(key) {
+			found.Groups = append(found.Groups, g)
+		}
+	}
+	return found
 }
 
 func (w *World) ledger(only string) *v1.GetLedgerResponse {
@@ -32,17 +59,17 @@ func (w *World) ledger(only string) *v1.GetLedgerResponse {
 	}
 	groups := map[string]*v1.LedgerGroup{}
 	for _, e := range w.entries {
-		accounts[e.account].Entries += e.amount
-		g := groups[e.payout]
+		accounts[e.Account].Entries += e.Amount
+		g := groups[e.Payout]
 		if g == nil {
-			g = &v1.LedgerGroup{Payout: e.payout}
-			groups[e.payout] = g
+			g = &v1.LedgerGroup{Payout: e.Payout}
+			groups[e.Payout] = g
 		}
 		g.Entries++
-		g.Sum += e.amount
-		if e.account == railAccount {
-			g.Paid += e.amount
-			accounts[railAccount].Balance += e.amount
+		g.Sum += e.Amount
+		if e.Account == railAccount {
+			g.Paid += e.Amount
+			accounts[railAccount].Balance += e.Amount
 		}
 	}
 	answer := &v1.GetLedgerResponse{}
@@ -52,7 +79,7 @@ func (w *World) ledger(only string) *v1.GetLedgerResponse {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(groups)) {
-		if only == "" || w.payout(id).GetAccount() == only {
+		if only == "" || only == railAccount || w.payout(id).GetAccount() == only {
 			answer.Groups = append(answer.Groups, groups[id])
 		}
 	}

@@ -130,10 +130,17 @@ func (w *World) advance(p *v1.Payout, a *account, t int64, req *v1.AdvanceReques
 	case w.unfenced:
 	case t != a.fence:
 		return FencedOut()
-	case p.GetState() == req.GetTo() && p.GetToken() == t:
-		return nil // the answer was lost
-	case p.GetState() != req.GetFrom():
+	case p.GetState() == req.GetTo() && p.GetToken() == t: // the answer was lost
+		if p.GetReason() != req.GetReason() || acked && p.GetRailReference() != req.GetRailReference() {
+			return different()
+		}
+		return nil
+	case p.GetState() != req.GetFrom() || w.claims[p.GetId()] != t:
 		return wrongState(p)
+	case req.GetTo() == v1.PayoutState_PAYOUT_STATE_RAIL_SUBMITTED:
+		if err := w.afford(p, a); err != nil {
+			return err
+		}
 	}
 	w.event(p, req.GetTo(), t, a.fence)
 	p.State, p.Token, p.Reason, p.ChangedAt = req.GetTo(), t, req.GetReason(), stamp()
@@ -141,6 +148,29 @@ func (w *World) advance(p *v1.Payout, a *account, t int64, req *v1.AdvanceReques
 		p.RailReference = req.GetRailReference()
 	}
 	return nil
+}
+
+// afford refuses to send a payout for which the account has not enough, without the money that the rail may have taken for others.
+func (w *World) afford(p *v1.Payout, a *account) error {
+	if a.balance < p.GetAmount() {
+		return refusal(connect.CodeFailedPrecondition, v1.ErrorCode_ERROR_CODE_INSUFFICIENT_FUNDS, 0)
+	}
+	left := a.balance
+	for _, other := range w.payouts {
+		if other.GetAccount() == a.id && promised(other.GetState()) {
+			left -= other.GetAmount()
+		}
+	}
+	if left < p.GetAmount() {
+		return refusal(connect.CodeFailedPrecondition, v1.ErrorCode_ERROR_CODE_FUNDS_RESERVED, 0)
+	}
+	return nil
+}
+
+// promised reports whether the rail may have taken the money of a payout, and the ledger does not show it.
+func promised(s v1.PayoutState) bool {
+	return s == v1.PayoutState_PAYOUT_STATE_RAIL_SUBMITTED || s == v1.PayoutState_PAYOUT_STATE_RAIL_AMBIGUOUS ||
+		s == v1.PayoutState_PAYOUT_STATE_RAIL_ACKED
 }
 
 // listed reports whether a payout may go from one state to the other, but for posting and claiming.
@@ -180,14 +210,19 @@ func (w *World) post(p *v1.Payout, a *account, t, balance int64) error {
 	case w.unfenced:
 	case t != a.fence:
 		return FencedOut()
-	case p.GetState() == posted && p.GetToken() == t:
+	case p.GetState() == posted && p.GetToken() == t: // the answer was lost
+		if a.balance != balance {
+			return different()
+		}
 		return nil
-	case p.GetState() != v1.PayoutState_PAYOUT_STATE_RAIL_ACKED:
+	case p.GetState() != v1.PayoutState_PAYOUT_STATE_RAIL_ACKED || w.claims[p.GetId()] != t:
 		return wrongState(p)
+	case balance != a.balance-p.GetAmount():
+		return refusal(connect.CodeFailedPrecondition, v1.ErrorCode_ERROR_CODE_WRONG_BALANCE, 0)
 	}
 	w.event(p, posted, t, a.fence)
 	w.entries = append(w.entries,
-		entry{p.GetId(), p.GetAccount(), -p.GetAmount()}, entry{p.GetId(), railAccount, p.GetAmount()})
+		Entry{p.GetId(), p.GetAccount(), -p.GetAmount()}, Entry{p.GetId(), railAccount, p.GetAmount()})
 	a.balance = balance
 	p.State, p.Token, p.ChangedAt = posted, t, stamp()
 	return nil

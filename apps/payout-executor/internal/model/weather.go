@@ -184,6 +184,10 @@ func wrongState(p *v1.Payout) error {
 	return refusal(connect.CodeFailedPrecondition, v1.ErrorCode_ERROR_CODE_WRONG_STATE, p.GetState())
 }
 
+func different() error {
+	return refusal(connect.CodeAlreadyExists, v1.ErrorCode_ERROR_CODE_DIFFERENT, v1.PayoutState_PAYOUT_STATE_UNSPECIFIED)
+}
+
 func stamp() *timestamppb.Timestamp { return timestamppb.Now() }
 
 func detailed(status connect.Code, message string, detail proto.Message) error {

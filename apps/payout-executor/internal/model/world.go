@@ -33,7 +33,7 @@ type World struct {
 	accounts    map[string]*account
 	payouts     []*v1.Payout
 	claims      map[string]int64 // token of a payout's last claim
-	entries     []entry
+	entries     []Entry
 	events      []Event
 	marks       map[string]int64
 	submissions []*v1.Submission
@@ -47,9 +47,10 @@ type account struct {
 	balance, opening, fence int64
 }
 
-type entry struct {
-	payout, account string
-	amount          int64
+// Entry is one of the ledger's; a posting makes two.
+type Entry struct {
+	Payout, Account string
+	Amount          int64
 }
 
 // Event is one writing of a payout's state.
@@ -159,12 +160,12 @@ func (w *World) Silence(on bool) {
 func (w *World) Tamper(change func(b *Books)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	b := &Books{Payouts: w.payouts, Submissions: w.submissions, Transfers: w.transfers}
+	b := &Books{Payouts: w.payouts, Submissions: w.submissions, Transfers: w.transfers, Entries: w.entries}
 	for _, a := range w.accounts {
 		b.Balances = append(b.Balances, &a.balance)
 	}
 	change(b)
-	w.payouts, w.submissions, w.transfers = b.Payouts, b.Submissions, b.Transfers
+	w.payouts, w.submissions, w.transfers, w.entries = b.Payouts, b.Submissions, b.Transfers, b.Entries
 }
 
 // DropEntries empties the ledger, and puts the balances back.
@@ -182,6 +183,7 @@ type Books struct {
 	Payouts     []*v1.Payout
 	Submissions []*v1.Submission
 	Transfers   []Transfer
+	Entries     []Entry
 	Balances    []*int64
 }
 

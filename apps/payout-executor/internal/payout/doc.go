@@ -23,7 +23,7 @@
 // What to do with a payout that an earlier holder has left behind follows from its state and from the record of its
 // submission, never from how long ago that was:
 //
-//	PENDING, CLAIMED   nothing was sent: go on to RAIL_SUBMITTED
+//	PENDING, CLAIMED   nothing was sent: go on to RAIL_SUBMITTED; while the rail may have taken the account's money for others: it waits
 //	RAIL_SUBMITTED     look up, which keeps older holders from submitting any more;
 //	                   no submission: submit; acked: RAIL_ACKED, post; rejected: FAILED; no outcome: RAIL_AMBIGUOUS
 //	RAIL_AMBIGUOUS     look up; acked: RAIL_ACKED, post; rejected: FAILED; else it stays so

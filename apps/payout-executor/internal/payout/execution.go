@@ -49,7 +49,11 @@ func (x *execution) run(ctx context.Context, wanted func(State) bool) (Outcome, 
 		if x.balance < x.payout.Amount {
 			return Abandoned, x.abandon(ctx)
 		}
-		if err = x.begin(ctx); err == nil {
+		if err = x.begin(ctx); reserved(err) {
+			x.tell(ctx, PayoutReserved, nil)
+			return Reserved, nil
+		}
+		if err == nil {
 			sent, err = x.submit(ctx)
 		}
 	case StateRailSubmitted, StateRailAmbiguous:
@@ -109,6 +113,12 @@ func (x *execution) abandon(ctx context.Context) error {
 // begin writes down that the rail may be called.
 func (x *execution) begin(ctx context.Context) error {
 	return x.begins(ctx, x.move(Step{Ref: x.payout.Ref, From: StateClaimed, To: StateRailSubmitted}))
+}
+
+// reserved reports whether the payment resource has refused to let a payout be sent, for as long as the fate of others is open.
+func reserved(err error) bool {
+	refused, ok := errors.AsType[*RefusedError](err)
+	return ok && refused.Code == FundsReserved
 }
 
 // submit calls the rail, once. What it has done is asked for, and not done again, where no answer comes.

@@ -26,6 +26,7 @@ type world struct {
 	texts    map[string]bool
 	get      func(ctx context.Context) error
 	claim    func(ctx context.Context) error
+	advance  func(ctx context.Context) error
 	post     func(ctx context.Context) error
 	submit   func(ctx context.Context) error
 	lookup   func(ctx context.Context) error
@@ -81,8 +82,11 @@ func (w *world) Claim(ctx context.Context, token payout.Token, _ payout.Ref) (pa
 
 func (w *world) Advance(ctx context.Context, token payout.Token, step payout.Step) (payout.Payout, error) {
 	w.steps = append(w.steps, step)
-	w.payout.State = step.To
-	return w.payout, w.call(ctx, string(step.To), token, nil)
+	err := w.call(ctx, string(step.To), token, w.advance)
+	if err == nil {
+		w.payout.State = step.To
+	}
+	return w.payout, err
 }
 
 func (w *world) Post(ctx context.Context, token payout.Token, _ payout.Ref, after int64) (payout.Picture, error) {
@@ -310,6 +314,45 @@ func TestResolvingNeverSubmits(t *testing.T) {
 		r := payout.New(w, w, w, w, payout.Limits{}).Resolve(t.Context(), w.payout)
 		if r.Outcome != payout.Posted || w.count("submit") > 0 {
 			t.Errorf("result %+v, calls %v", r, w.calls)
+		}
+	})
+}
+
+// TestAPayoutWhoseMoneyIsReservedWaits: that is told as what it is, and no other refusal is.
+func TestAPayoutWhoseMoneyIsReservedWaits(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[payout.Refusal]payout.Outcome{
+		payout.FundsReserved: payout.Reserved, payout.InsufficientFunds: payout.Left, payout.WrongState: payout.Left,
+	} {
+		run(t, func(t *testing.T, w *world) {
+			t.Helper()
+			w.advance = func(context.Context) error { return &payout.RefusedError{Code: code} }
+			r := w.execute(t.Context())
+			if r.Outcome != want || (r.Err == nil) != (want == payout.Reserved) || r.Token != 33 {
+				t.Errorf("%s: result %+v, want %s", code, r, want)
+			}
+			if w.payout.State != payout.StateClaimed || w.count("submit") != 0 || len(w.steps) != 1 {
+				t.Errorf("%s: %s after %v", code, w.payout.State, w.calls)
+			}
+			told := payout.PayoutLeft
+			if want == payout.Reserved {
+				told = payout.PayoutReserved
+			}
+			if last := w.events[len(w.events)-1].Kind; last != told {
+				t.Errorf("%s: told %s, want %s", code, last, told)
+			}
+		})
+	}
+}
+
+// TestOnlyTheStepToTheRailWaits: the same refusal elsewhere is none that is understood.
+func TestOnlyTheStepToTheRailWaits(t *testing.T) {
+	t.Parallel()
+	run(t, func(t *testing.T, w *world) {
+		t.Helper()
+		w.post = func(context.Context) error { return &payout.RefusedError{Code: payout.FundsReserved} }
+		if r := w.execute(t.Context()); r.Outcome != payout.Left || r.Err == nil {
+			t.Errorf("result %+v", r)
 		}
 	})
 }

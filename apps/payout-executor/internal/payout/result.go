@@ -26,6 +26,8 @@ const (
 	Over Outcome = "over"
 	// Unresolved: it was ambiguous before, and there is no evidence yet.
 	Unresolved Outcome = "unresolved"
+	// Reserved: the rail may have taken the account's money for other payouts; nothing was sent, and it waits until that is known.
+	Reserved Outcome = "reserved"
 	// Left: the execution ended early; the payout waits for the next one.
 	Left Outcome = "left"
 )
@@ -42,7 +44,7 @@ type Result struct {
 // EventKind names what happened.
 type EventKind string
 
-// The events. Each but FencedOut and PayoutLeft is a state that the payment resource has confirmed.
+// The events. Each but PayoutReserved, FencedOut and PayoutLeft is a state that the payment resource has confirmed.
 const (
 	// PayoutClaimed: the payout is this grant's to execute.
 	PayoutClaimed EventKind = "payout_claimed"
@@ -56,6 +58,8 @@ const (
 	PayoutFailed EventKind = "payout_failed"
 	// PayoutAbandoned: it was given up before the rail was called.
 	PayoutAbandoned EventKind = "payout_abandoned"
+	// PayoutReserved: the rail may have taken the account's money for other payouts; it waits until that is known.
+	PayoutReserved EventKind = "payout_reserved"
 	// FencedOut: a resource has refused the token; the execution ends.
 	FencedOut EventKind = "fenced_out"
 	// PayoutLeft: the execution ended early for another reason.
@@ -102,9 +106,15 @@ const (
 	Different Refusal = "DIFFERENT"
 	// Duplicate: the payout was submitted before; nothing was sent.
 	Duplicate Refusal = "DUPLICATE"
+	// InsufficientFunds: the account's balance is below the amount.
+	InsufficientFunds Refusal = "INSUFFICIENT_FUNDS"
+	// FundsReserved: the balance covers the payout, but not beside others that the rail may have taken. It may once their fate is known.
+	FundsReserved Refusal = "FUNDS_RESERVED"
+	// WrongBalance: the balance that was to be posted is not the account's less the amount.
+	WrongBalance Refusal = "WRONG_BALANCE"
 )
 
-// RefusedError is a definite answer: nothing was done, and nothing will come of trying again.
+// RefusedError is a definite answer: nothing was done, and but for FundsReserved nothing will come of trying again.
 type RefusedError struct {
 	Code Refusal
 	// State of the payout, for WrongState.

@@ -14,13 +14,15 @@ type comparison struct {
 	findings []Finding
 	// doubts are payouts that somebody may be at.
 	doubts []payout.Payout
-	// unposted are payouts of entries in the ledger that were not POSTED when they were read, and unknown are names that no payout had.
-	unposted, unknown []string
-	records           map[string]record
+	// unposted are payouts of entries in the ledger that were not POSTED when they were read.
+	unposted []string
+	// unknown has what refers to names that no payout had.
+	unknown map[string][]string
+	records map[string]record
 }
 
 func compare(b books) comparison {
-	c := comparison{records: b.records()}
+	c := comparison{records: b.records(), unknown: map[string][]string{}}
 	known := map[string]payout.Payout{}
 	for _, p := range b.payouts {
 		known[p.ID] = p
@@ -28,7 +30,7 @@ func compare(b books) comparison {
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.records)) {
 		if _, there := known[id]; !there {
-			c.unknown = append(c.unknown, id)
+			c.unknown[id] = append(c.unknown[id], "a submission")
 		}
 		c.amount(known, c.records[id].Amount, id, "the proxy has sent")
 	}
@@ -85,7 +87,11 @@ func contradictions(p payout.Payout, sent record, there bool) []Finding {
 		case there:
 			return []Finding{found(StateDiffers, p, "the proxy has sent it")}
 		}
-	case payout.StatePending, payout.StateClaimed, payout.StateRailSubmitted, payout.StateRailAmbiguous:
+	case payout.StateRailAmbiguous:
+		if !there {
+			return []Finding{found(StateDiffers, p, "the proxy never sent it")}
+		}
+	case payout.StatePending, payout.StateClaimed, payout.StateRailSubmitted:
 	}
 	return nil
 }
@@ -111,7 +117,7 @@ func (c *comparison) ledger(l remote.Ledger, known map[string]payout.Payout) {
 		p, there := known[g.Payout]
 		if !there {
 			p.ID = g.Payout
-			c.unknown = append(c.unknown, g.Payout)
+			c.unknown[g.Payout] = append(c.unknown[g.Payout], "the ledger")
 		} else if p.State != payout.StatePosted {
 			c.unposted = append(c.unposted, g.Payout)
 		}
@@ -133,8 +139,11 @@ func (c *comparison) ledger(l remote.Ledger, known map[string]payout.Payout) {
 func (c *comparison) rail(b books, known map[string]payout.Payout) {
 	before, after := executed(b.before), executed(b.after)
 	for id, transfers := range after {
-		p := known[id]
+		p, there := known[id]
 		p.ID = id
+		if !there {
+			c.unknown[id] = append(c.unknown[id], "a transfer at the rail")
+		}
 		if len(transfers) > 1 {
 			c.find(DuplicateAtRail, p, "the rail has executed it %d times", len(transfers))
 		}
@@ -146,9 +155,8 @@ func (c *comparison) rail(b books, known map[string]payout.Payout) {
 		}
 	}
 	for id := range before {
-		if _, there := c.records[id]; !there {
-			p := known[id]
-			p.ID = id
+		_, sent := c.records[id]
+		if p, there := known[id]; there && !sent {
 			c.find(RailDiffers, p, "the rail has executed it, the proxy never sent it")
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -103,12 +104,14 @@ func (r *Reconciler) lookAgain(ctx context.Context, c comparison, report *Report
 			report.Findings = append(report.Findings, found(LedgerUnbalanced, p, "it has entries, and is not POSTED"))
 		}
 	}
-	for _, id := range c.unknown {
+	for id, by := range c.unknown {
 		_, err := r.Payments.Get(ctx, id)
 		refused, ok := errors.AsType[*payout.RefusedError](err)
 		switch {
 		case ok && refused.Code == payout.NotFound:
-			report.Findings = append(report.Findings, Finding{Class: UnknownPayout, Payout: id, Detail: "there is no such payout"})
+			report.Findings = append(report.Findings, Finding{
+				Class: UnknownPayout, Payout: id, Detail: "there is no such payout; it is named in " + strings.Join(by, ", "),
+			})
 		case err != nil:
 			return fmt.Errorf("read payout: %w", err)
 		}
@@ -203,8 +206,37 @@ func (r *Reconciler) underLock(ctx context.Context, held payout.Lock, p payout.P
 			v.findings = append(v.findings, found(DuplicateAtRail, p, "the rail has executed it %d times", sent.Transfers))
 		}
 	}
+	if p.State == payout.StateClaimed && !there {
+		if v.findings, err = r.reserved(ctx, picture); err != nil || len(v.findings) > 0 {
+			return v, false, err
+		}
+	}
 	v.findings = append(v.findings, unattended(p, sent, there)...)
 	return v, false, nil
+}
+
+// reserved is what to say of a payout that may not be sent while the rail may have taken its money for others of the account. Under
+// the lock these stand still.
+func (r *Reconciler) reserved(ctx context.Context, picture payout.Picture) ([]Finding, error) {
+	p := picture.Payout
+	open, err := pages(func(token string) ([]payout.Payout, string, error) {
+		states := []payout.State{payout.StateRailSubmitted, payout.StateRailAmbiguous, payout.StateRailAcked}
+		return r.Payments.List(ctx, states, pageSize, token)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list payouts: %w", err)
+	}
+	var sum int64
+	for _, other := range open {
+		if other.Account == p.Account {
+			sum += other.Amount
+		}
+	}
+	if picture.Balance < p.Amount || picture.Balance-sum >= p.Amount {
+		return nil, nil
+	}
+	return []Finding{found(FundsReserved, p,
+		"of the balance of %d the rail may have taken %d for others; it waits until that is known", picture.Balance, sum)}, nil
 }
 
 // unattended is what to say of a payout that is not over, and that nobody is at.
@@ -212,10 +244,10 @@ func unattended(p payout.Payout, sent record, there bool) []Finding {
 	switch {
 	case there && sent.Outcome == payout.Acked:
 		return []Finding{found(AckedNotPosted, p, "the rail has taken it as %q, and nobody is at it", sent.Reference)}
+	case there && (p.State == payout.StatePending || p.State == payout.StateClaimed):
+		return []Finding{found(StateDiffers, p, "the proxy has sent it")}
 	case there && sent.Outcome == payout.Unknown:
 		return []Finding{found(Ambiguous, p, "it was sent, and there is no evidence of what the rail did")}
-	case there && !p.State.Begun(), there && p.State == payout.StateClaimed:
-		return []Finding{found(StateDiffers, p, "the proxy has sent it")}
 	case there:
 		return []Finding{found(Stuck, p, "the rail has declined it, and nobody is at it")}
 	case p.State.Begun():
@@ -237,7 +269,7 @@ func (r *Reconciler) resolve(ctx context.Context, p payout.Payout) verdict {
 		return verdict{} // somebody else has just resolved it
 	case payout.Left:
 		return verdict{findings: []Finding{found(Ambiguous, p, "it could not be resolved: %v", result.Err)}}
-	case payout.Unresolved, payout.Ambiguous, payout.Abandoned:
+	case payout.Unresolved, payout.Ambiguous, payout.Abandoned, payout.Reserved:
 	}
 	return verdict{findings: []Finding{found(Ambiguous, p, "there is no evidence of what the rail did")}}
 }

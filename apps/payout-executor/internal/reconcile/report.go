@@ -15,7 +15,7 @@ import (
 // Class is a kind of finding.
 type Class string
 
-// The classes. All but Ambiguous are breaks.
+// The classes. All but FundsReserved and Ambiguous are breaks.
 const (
 	// PostedWithoutSubmission: it counts as paid, and the proxy never sent it.
 	PostedWithoutSubmission Class = "posted_without_submission"
@@ -37,6 +37,8 @@ const (
 	UnknownPayout Class = "unknown_payout"
 	// Stuck: somebody has begun it, and nobody is at it.
 	Stuck Class = "stuck"
+	// FundsReserved: it waits, since the rail may have taken the account's money for other payouts.
+	FundsReserved Class = "funds_reserved"
 	// Ambiguous: the rail was called, and there is no evidence of what it did.
 	Ambiguous Class = "ambiguous"
 )
@@ -45,15 +47,16 @@ const (
 func Classes() []Class {
 	return []Class{
 		DuplicateAtRail, DuplicateSubmission, PostedWithoutSubmission, AckedNotPosted, StateDiffers, RailDiffers, AmountDiffers,
-		LedgerUnbalanced, UnknownPayout, Stuck, Ambiguous,
+		LedgerUnbalanced, UnknownPayout, Stuck, FundsReserved, Ambiguous,
 	}
 }
 
 // Exit codes of a comparison.
 const (
-	ExitClean     = 0
-	ExitBreaks    = 1
-	ExitAmbiguous = 3
+	ExitClean  = 0
+	ExitBreaks = 1
+	// ExitWaiting: nothing but payouts that wait for evidence, or for that of others.
+	ExitWaiting = 3
 )
 
 // Finding is something that does not fit.
@@ -92,14 +95,14 @@ type Report struct {
 	InWork    []InWork     `json:"in_work"`
 }
 
-// ExitCode is [ExitBreaks] if there is a finding that is a break, else [ExitAmbiguous] if there is one at all, else [ExitClean].
+// ExitCode is [ExitBreaks] if there is a finding that is a break, else [ExitWaiting] if there is one at all, else [ExitClean].
 func (r Report) ExitCode() int {
 	code := ExitClean
 	for _, f := range r.Findings {
-		if f.Class != Ambiguous {
+		if f.Class != Ambiguous && f.Class != FundsReserved {
 			return ExitBreaks
 		}
-		code = ExitAmbiguous
+		code = ExitWaiting
 	}
 	return code
 }

@@ -3,6 +3,7 @@ package remote_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -11,11 +12,13 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"connectrpc.com/connect"
 	"go.uber.org/goleak"
 
 	"github.com/fencelock/fencelock/apps/payout-executor/internal/model"
 	"github.com/fencelock/fencelock/apps/payout-executor/internal/payout"
 	"github.com/fencelock/fencelock/apps/payout-executor/internal/remote"
+	v1 "github.com/fencelock/fencelock/contracts/api/fencelock/payments/v1"
 	"github.com/fencelock/fencelock/core/lock"
 )
 
@@ -153,6 +156,56 @@ func TestErrorsAreToldApart(t *testing.T) {
 	_, err = remote.NewPayments(web(t), "http://127.0.0.1:1").Claim(ctx, token, ref)
 	if !lock.IsRetryable(err) || lock.IsAmbiguous(err) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestEveryCodeOfTheServicesIsKnown: one that is not known would be taken for something else.
+func TestEveryCodeOfTheServicesIsKnown(t *testing.T) {
+	t.Parallel()
+	w, payments, _, _ := served(t)
+	for number, name := range v1.ErrorCode_name {
+		if number == 0 {
+			continue
+		}
+		refusal := connect.NewError(connect.CodeFailedPrecondition, errors.New("refused"))
+		detail, err := connect.NewErrorDetail(&v1.ErrorDetail{Code: v1.ErrorCode(number)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		refusal.AddDetail(detail)
+		w.Weather(func(model.Call) model.Passage { return model.Passage{Refuse: refusal} })
+		_, err = payments.Post(t.Context(), token, ref, 70)
+		want := payout.Refusal(strings.TrimPrefix(name, "ERROR_CODE_"))
+		if e, ok := errors.AsType[*payout.RefusedError](err); !ok || e.Code != want || lock.IsRetryable(err) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+// TestALedgerOfManyPagesIsReadWhole: accounts and payouts that no single answer holds.
+func TestALedgerOfManyPagesIsReadWhole(t *testing.T) {
+	t.Parallel()
+	w, payments, _, _ := served(t)
+	const accounts, paid = 1100, 1300
+	for n := range accounts {
+		w.Open(fmt.Sprint("more-", n), 5)
+	}
+	w.Open("rich", paid)
+	w.Tamper(func(b *model.Books) {
+		for n := range paid {
+			id := fmt.Sprint("paid-", n)
+			b.Payouts = append(b.Payouts, &v1.Payout{Id: id, Account: "rich", Amount: 1})
+			b.Entries = append(b.Entries, model.Entry{Payout: id, Account: "rich", Amount: -1}, model.Entry{Payout: id, Account: "rail", Amount: 1})
+		}
+	})
+	l, err := payments.Ledger(t.Context())
+	if err != nil || len(l.Accounts) != accounts+3 || len(l.Groups) != paid {
+		t.Fatalf("%d accounts, %d groups, %v", len(l.Accounts), len(l.Groups), err)
+	}
+	for n, g := range l.Groups {
+		if g.Entries != 2 || g.Paid != 1 || n > 0 && g.Payout <= l.Groups[n-1].Payout {
+			t.Fatalf("group %d is %+v", n, g)
+		}
 	}
 }
 

@@ -46,6 +46,12 @@ func refusals(code v1.ErrorCode) (known payout.Refusal, ok bool) {
 		return payout.Different, true
 	case v1.ErrorCode_ERROR_CODE_DUPLICATE:
 		return payout.Duplicate, true
+	case v1.ErrorCode_ERROR_CODE_INSUFFICIENT_FUNDS:
+		return payout.InsufficientFunds, true
+	case v1.ErrorCode_ERROR_CODE_FUNDS_RESERVED:
+		return payout.FundsReserved, true
+	case v1.ErrorCode_ERROR_CODE_WRONG_BALANCE:
+		return payout.WrongBalance, true
 	case v1.ErrorCode_ERROR_CODE_UNSPECIFIED:
 	}
 	return "", false

@@ -28,7 +28,7 @@ func (o *Observer) Observe(ctx context.Context, e payout.Event) {
 	switch e.Kind {
 	case payout.PayoutClaimed:
 		fields = append(fields, slog.String("state", string(e.Payout.State)))
-	case payout.RailSubmission, payout.PayoutPosted:
+	case payout.RailSubmission, payout.PayoutPosted, payout.PayoutReserved:
 		fields = append(fields, slog.Int64("amount", e.Payout.Amount))
 	case payout.RailAmbiguity, payout.PayoutFailed, payout.PayoutAbandoned:
 		fields = append(fields, slog.String("reason", e.Payout.Reason))
@@ -45,7 +45,8 @@ func level(kind payout.EventKind) slog.Level {
 	switch kind {
 	case payout.RailAmbiguity, payout.FencedOut, payout.PayoutLeft:
 		return slog.LevelWarn
-	case payout.PayoutClaimed, payout.RailSubmission, payout.PayoutPosted, payout.PayoutFailed, payout.PayoutAbandoned:
+	case payout.PayoutClaimed, payout.RailSubmission, payout.PayoutPosted, payout.PayoutFailed, payout.PayoutAbandoned,
+		payout.PayoutReserved:
 	}
 	return slog.LevelInfo
 }

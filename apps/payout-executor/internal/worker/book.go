@@ -154,6 +154,8 @@ func (b *book) ended(p payout.Payout, result payout.Result, now time.Time) {
 		delete(b.held, p.ID)
 	case payout.Ambiguous, payout.Unresolved:
 		b.held.raise(p.ID, ambiguousPace(), now)
+	case payout.Reserved:
+		b.held.raise(p.ID, refusedPace(), now)
 	case payout.Contended, payout.Over:
 		a.waiting, a.ambiguous = nil, nil // somebody else is at it
 		b.slow.raise(a.name, contendedPace(), now)

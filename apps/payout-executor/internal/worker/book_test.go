@@ -104,6 +104,7 @@ func TestWhoMustWait(t *testing.T) {
 		"abandoned":  {payout.Result{Outcome: payout.Abandoned}, "2", "1"},
 		"ambiguous":  {payout.Result{Outcome: payout.Ambiguous}, "2", "1"},
 		"unresolved": {payout.Result{Outcome: payout.Unresolved}, "2", "1"},
+		"reserved":   {payout.Result{Outcome: payout.Reserved}, "2", "1"},
 		"contended":  {payout.Result{Outcome: payout.Contended}, "", "1"},
 		"over":       {payout.Result{Outcome: payout.Over}, "", "1"},
 		"lost":       {payout.Result{Outcome: payout.Left, Err: lock.ErrLost}, "", "1"},
@@ -132,6 +133,25 @@ func TestWhoMustWait(t *testing.T) {
 				t.Errorf("later it gives %q, want %q", p.ID, test.later)
 			}
 		})
+	}
+}
+
+// TestWhatWaitsForOthersIsNotAskedForWithEachPoll: a payout that was refused, has no evidence yet, or whose money is reserved. Others of
+// its account go on.
+func TestWhatWaitsForOthersIsNotAskedForWithEachPoll(t *testing.T) {
+	t.Parallel()
+	for _, result := range []payout.Result{
+		{Outcome: payout.Reserved}, {Outcome: payout.Unresolved}, {Outcome: payout.Left, Err: &payout.RefusedError{Code: payout.WrongState}},
+	} {
+		b, now := newBook(), time.Now()
+		b.polled(waiting("a", "1"))
+		first, _ := b.next(now)
+		b.ended(first, result, now)
+		b.polling(now)
+		b.polled(waiting("a", "1", "2"))
+		if got := gives(b, now); !slices.Equal(got, []string{"2"}) {
+			t.Errorf("after %+v it gives %v", result, got)
+		}
 	}
 }
 
@@ -227,7 +247,7 @@ func TestTheBookIsSound(t *testing.T) {
 	inWork := map[string]payout.Payout{}
 	results := []payout.Result{
 		{Outcome: payout.Posted}, {Outcome: payout.Ambiguous}, {Outcome: payout.Contended}, {Outcome: payout.Over},
-		{Outcome: payout.Left, Err: lock.ErrContention}, {Outcome: payout.Left, Err: &payout.RefusedError{Code: payout.WrongState}},
+		{Outcome: payout.Reserved}, {Outcome: payout.Left, Err: lock.ErrContention}, {Outcome: payout.Left, Err: &payout.RefusedError{Code: payout.WrongState}},
 	}
 	list := func() (found []payout.Payout) {
 		for n := range 12 {

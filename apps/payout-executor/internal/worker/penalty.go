@@ -14,7 +14,7 @@ func accountPace() pace { return pace{100 * time.Millisecond, 5 * time.Second} }
 // contendedPace is for accounts that somebody else is at.
 func contendedPace() pace { return pace{100 * time.Millisecond, time.Second} }
 
-// refusedPace is for payouts that were refused for good, as far as one can tell.
+// refusedPace is for payouts that were refused: for good, as far as one can tell, or while the fate of others is open.
 func refusedPace() pace { return pace{time.Second, time.Minute} }
 
 // ambiguousPace is for payouts that wait for evidence.

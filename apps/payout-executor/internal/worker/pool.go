@@ -219,7 +219,7 @@ func (p *Pool) take(e ending) {
 	switch e.result.Outcome {
 	case payout.Posted, payout.Failed, payout.Abandoned, payout.Ambiguous, payout.Over:
 		p.gap = min(p.gap, jittered(p.cfg.Interval/hungry))
-	case payout.Contended, payout.Unresolved, payout.Left:
+	case payout.Contended, payout.Unresolved, payout.Reserved, payout.Left:
 	}
 }
 
