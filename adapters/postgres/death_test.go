@@ -30,7 +30,7 @@ func TestTakeOverWaitsForAHeartbeat(t *testing.T) {
 			heartbeat.commit() // somebody tidied before it
 			continue
 		}
-		c := aside(func() (port.Attempt, error) { return p.TryInsert(t.Context(), request(g.Key, other.ID)) })
+		c := aside(func() (port.Attempt, error) { return p.TryInsert(unhurried(t), request(g.Key, other.ID)) })
 		p.waitsUnless(t, func() bool { return len(c) > 0 })
 		heartbeat.commit()
 		a, err := answered(t, "the heartbeat is committed", c)
@@ -104,7 +104,7 @@ func TestNobodyBothLivesAndLosesALock(t *testing.T) {
    SET renewed_at = clock_timestamp() - ttl + $2, expires_at = clock_timestamp() + $2 WHERE secret = $1::uuid`,
 			holder.ID.Reveal(), time.Duration(round%6)*time.Millisecond)
 		beat := aside(func() (port.Vitals, error) { return second.Heartbeat(t.Context(), holder.ID) })
-		a, err := p.TryInsert(t.Context(), request(g.Key, other.ID))
+		a, err := p.TryInsert(unhurried(t), request(g.Key, other.ID))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +156,7 @@ UPDATE fencelock.lock_entry e SET token = nextval('fencelock.fencing_token_seq')
 		return got, want
 	}
 	got, want := grant(func() (lock.Token, error) {
-		a, err := p.TryInsert(t.Context(), request(key(t, "unseen"), early.ID))
+		a, err := p.TryInsert(unhurried(t), request(key(t, "unseen"), early.ID))
 		if a.Granted {
 			return a.Grant.Token, err
 		}
@@ -215,7 +215,7 @@ func TestCloseOvertakesAGrant(t *testing.T) {
 		return answered(t, "the row is free", c)
 	}
 	granted, err := during(func(s lock.Session) (bool, error) {
-		a, err := p.TryInsert(t.Context(), request(key(t, "closed"), s.ID))
+		a, err := p.TryInsert(unhurried(t), request(key(t, "closed"), s.ID))
 		return a.Granted, err
 	})
 	if granted || !errors.Is(err, lock.ErrSessionDead) {
@@ -245,7 +245,7 @@ func TestCloseCountsAGrantUnderWay(t *testing.T) {
 	grant.exec(`
 UPDATE fencelock.lock_entry e SET token = nextval('fencelock.fencing_token_seq'), session = s.id, request_id = 'r', granted_at = now()
   FROM fencelock.lock_session s WHERE e.key = 'under/way' AND s.secret = $1::uuid`, session.ID.Reveal())
-	c := aside(func() (int, error) { return p.CloseSession(t.Context(), session.ID) })
+	c := aside(func() (int, error) { return p.CloseSession(unhurried(t), session.ID) })
 	p.waits(t, 1)
 	grant.commit()
 	if n, err := answered(t, "the grant is committed", c); n != 2 || err != nil {
@@ -260,7 +260,7 @@ func TestCloseCountsOnce(t *testing.T) {
 	session := p.open(lock.MaxTTL)
 	p.grab("once", session)
 	first := p.begin("UPDATE fencelock.lock_session SET ended_at = clock_timestamp() WHERE secret = $1::uuid", session.ID.Reveal())
-	second := aside(func() (int, error) { return p.CloseSession(t.Context(), session.ID) })
+	second := aside(func() (int, error) { return p.CloseSession(unhurried(t), session.ID) })
 	p.waits(t, 1)
 	first.commit()
 	if n, err := answered(t, "the session is closed", second); n != 0 || err != nil {

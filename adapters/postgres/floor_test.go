@@ -44,7 +44,7 @@ func TestFloorBehindAForeignChange(t *testing.T) {
 	foreign := p.begin("SELECT")
 	foreign.exec("UPDATE fencelock.lock_entry SET metadata = NULL WHERE key = 'changed'")
 	raised := aside(func() (port.FloorRaised, error) {
-		return p.RaiseFloor(t.Context(), port.FloorRequest{Operator: "op", Reason: "a reason"})
+		return p.RaiseFloor(unhurried(t), port.FloorRequest{Operator: "op", Reason: "a reason"})
 	})
 	waits := func(what string) func() bool {
 		return func() bool { return rows(t, p.raw, activity+" AND wait_event_type = 'Lock'", what) == 1 }

@@ -249,7 +249,7 @@ func TestDeathDuringATryWakes(t *testing.T) {
 	p.caughtUp(t, other)
 	drained(w)
 	resume := p.holdUp("fencelock.lock_entry", "NEW.awaited AND NOT OLD.awaited")
-	try := aside(func() (port.Attempt, error) { return other.TryInsert(t.Context(), request(g.Key, waiter.ID)) })
+	try := aside(func() (port.Attempt, error) { return other.TryInsert(unhurried(t), request(g.Key, waiter.ID)) })
 	p.heldUp(t)
 	p.kill(holder.ID)
 	p.caughtUp(t, other)

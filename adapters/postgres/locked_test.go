@@ -40,7 +40,7 @@ func TestLockedKeyDelaysThatKeyOnly(t *testing.T) {
 	session := p.open(lock.MaxTTL)
 	g := p.grab("locked", session)
 	locked := p.lockKey("locked")
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(unhurried(t))
 	defer cancel()
 	var calls []<-chan outcome[bool]
 	for range 5 {
@@ -98,7 +98,7 @@ func TestLockedSessionDelaysThatSessionOnly(t *testing.T) {
 		locks = append(locks, p.lockSession(s))
 		beats = append(beats, aside(func() (port.Vitals, error) { return p.Heartbeat(t.Context(), s.ID) }))
 		wants = append(wants, aside(func() (port.Attempt, error) {
-			return p.TryInsert(t.Context(), request(key(t, fmt.Sprintf("wanted/%d", i)), s.ID))
+			return p.TryInsert(unhurried(t), request(key(t, fmt.Sprintf("wanted/%d", i)), s.ID))
 		}))
 	}
 	for round := range 10 {
@@ -174,7 +174,7 @@ func TestLockedDeadSessionDelaysItsKeysOnly(t *testing.T) {
 	var wants []<-chan outcome[port.Attempt]
 	for i := range keys {
 		wants = append(wants, aside(func() (port.Attempt, error) {
-			return p.TryInsert(t.Context(), request(key(t, fmt.Sprintf("dead/%d", i)), session.ID))
+			return p.TryInsert(unhurried(t), request(key(t, fmt.Sprintf("dead/%d", i)), session.ID))
 		}))
 	}
 	p.waits(t, 1)
@@ -197,7 +197,7 @@ func TestHeartbeatPassesAWaitingAcquire(t *testing.T) {
 	p.tombstone("waits")
 	for range 7 { // also with a plan for all parameters
 		locked := p.lockKey("waits")
-		c := aside(func() (port.Attempt, error) { return p.TryInsert(t.Context(), request(key(t, "waits"), session.ID)) })
+		c := aside(func() (port.Attempt, error) { return p.TryInsert(unhurried(t), request(key(t, "waits"), session.ID)) })
 		p.waits(t, 1)
 		for range 3 {
 			if _, err := p.Heartbeat(t.Context(), session.ID); err != nil {
@@ -228,9 +228,9 @@ func TestNobodyIsDeadlocked(t *testing.T) {
 		p.use(t, name, session)
 		g := p.grab(name+"/given", holder)
 		locked := p.lockSession(session)
-		acquire := aside(func() (port.Attempt, error) { return p.TryInsert(t.Context(), request(key(t, name), session.ID)) })
+		acquire := aside(func() (port.Attempt, error) { return p.TryInsert(unhurried(t), request(key(t, name), session.ID)) })
 		handoff := aside(func() (lock.Grant, error) {
-			return p.Handoff(t.Context(), port.GrantRef{Key: g.Key, Session: g.Session, Token: g.Token}, request(g.Key, session.ID))
+			return p.Handoff(unhurried(t), port.GrantRef{Key: g.Key, Session: g.Session, Token: g.Token}, request(g.Key, session.ID))
 		})
 		p.waits(t, 1) // for the session, one at a time
 		locked.exec(lockEntry, name)
@@ -318,7 +318,7 @@ func TestCancelledCallCostsNoConnection(t *testing.T) {
 		"close": func(ctx context.Context) error { _, err := p.CloseSession(ctx, session.ID); return err },
 		"beat":  func(ctx context.Context) error { _, err := p.Heartbeat(ctx, session.ID); return err },
 	} {
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(unhurried(t))
 		before := p.backends()
 		c := aside(func() (struct{}, error) { return struct{}{}, call(ctx) })
 		p.waitsUnless(t, func() bool { return len(c) > 0 }) // a heartbeat gives up by itself

@@ -20,7 +20,7 @@ type taken struct {
 // acquired carries an acquire of the key out and returns what it wrote.
 func (p *place) acquired(name string, session lock.Session) func() (taken, error) {
 	return func() (taken, error) {
-		a, err := p.TryInsert(p.t.Context(), request(key(p.t, name), session.ID))
+		a, err := p.TryInsert(unhurried(p.t), request(key(p.t, name), session.ID))
 		return taken{int64(a.Grant.Token), a.Grant.AcquiredAt}, err
 	}
 }
@@ -159,20 +159,20 @@ func TestEveryNumberIsTakenAfterTheWait(t *testing.T) {
 		if err != nil || got.token <= number || got.at.Before(free) {
 			t.Errorf("%s: number %d at %v, %v, want one above %d after %v", what, got.token, got.at, err, number, free)
 		}
-		if _, err := p.Revoke(t.Context(), port.RevokeRequest{Key: g.Key, Operator: "op", Reason: "next"}); err != nil && what != "revoke" {
+		if _, err := p.Revoke(unhurried(t), port.RevokeRequest{Key: g.Key, Operator: "op", Reason: "next"}); err != nil && what != "revoke" {
 			t.Fatal(err)
 		}
 	}
 	during("handoff", func(g lock.Grant) (taken, error) {
-		next, err := p.Handoff(t.Context(), port.GrantRef{Key: g.Key, Session: g.Session, Token: g.Token}, request(g.Key, taker.ID))
+		next, err := p.Handoff(unhurried(t), port.GrantRef{Key: g.Key, Session: g.Session, Token: g.Token}, request(g.Key, taker.ID))
 		return taken{int64(next.Token), next.AcquiredAt}, err
 	})
 	during("revoke", func(g lock.Grant) (taken, error) {
-		r, err := p.Revoke(t.Context(), port.RevokeRequest{Key: g.Key, Operator: "op", Reason: "because"})
+		r, err := p.Revoke(unhurried(t), port.RevokeRequest{Key: g.Key, Operator: "op", Reason: "because"})
 		return taken{int64(r.Floor), r.At}, err
 	})
 	during("extend", func(g lock.Grant) (taken, error) {
-		longer, err := p.Extend(t.Context(), g.Key, g.Session, g.Token, 2*time.Minute)
+		longer, err := p.Extend(unhurried(t), g.Key, g.Session, g.Token, 2*time.Minute)
 		if longer.Token != g.Token {
 			t.Errorf("extended: %+v, want the token %d", longer, g.Token)
 		}

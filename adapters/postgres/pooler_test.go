@@ -68,18 +68,23 @@ func TestBehindAPooler(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "SELECT FROM fencelock.lock_entry WHERE key = 'awaited' FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
-	stuck, cancelStuck := context.WithCancel(t.Context())
+	stuck, cancelStuck := context.WithCancel(unhurried(t))
 	ended := make(chan error, 1)
 	go func() {
 		_, err := other.TryInsert(stuck, request(held.Key, session.ID))
 		ended <- err
 	}()
-	eventually(t, "the call waits for the row", func() bool {
-		return rows(t, admin, activity+" AND wait_event_type = 'Lock'", "%lock_entry%") == 1
-	})
+	waits := func(n int) func() bool {
+		return func() bool { return rows(t, admin, activity+" AND wait_event_type = 'Lock'", "%lock_entry%") == n }
+	}
+	eventually(t, "the call waits for the row", waits(1))
 	p.release(p.grab("free", session))
 	cancelStuck()
-	refused(t, "the call that waited", <-ended)
+	// The pooler is not asked to cancel: a statement whose end is not heard soon enough may yet be carried out, while the row is free.
+	if err := <-ended; !lock.IsRetryable(err) {
+		t.Errorf("the call that waited: %v", err)
+	}
+	eventually(t, "nothing waits for the row", waits(0))
 	_ = tx.Rollback(t.Context())
 	p.release(p.grab("awaited", session))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencelock/fencelock/contracts/parity"
 	"github.com/fencelock/fencelock/core/lock"
 )
 
@@ -100,6 +101,15 @@ func (p *place) lapse(name string) {
 type outcome[V any] struct {
 	value V
 	err   error
+}
+
+// unhurried is the context of a call that is to wait until the test lets it go, however slow the machine is: one without a deadline
+// gives up after 10 s.
+func unhurried(t parity.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // aside calls a function in a goroutine of its own.
