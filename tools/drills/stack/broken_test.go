@@ -67,7 +67,7 @@ func TestAMadeUpTokenIsAWriteWithoutAGrant(t *testing.T) {
 	t.Parallel()
 	s := stack.Start(t, programs, stack.Options{Backend: stack.Etcd})
 	must(t, "seed", s.Seed(t.Context(), "", 2, 10))
-	must(t, "claim", s.Claim(t.Context(), "payout-0", "account-0", 1))
+	must(t, "claim", s.Write(t.Context(), gate.Claim, stack.Order{ID: "payout-0", Account: "account-0"}, "1"))
 	s.StartExecutor("one", 4)
 	s.AwaitOver(quietly)
 	verdict(t, s, "INV-07")

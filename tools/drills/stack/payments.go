@@ -3,7 +3,6 @@ package stack
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -12,7 +11,6 @@ import (
 	fencelockv1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
 	"github.com/fencelock/fencelock/contracts/api/fencelock/v1/fencelockv1connect"
 	"github.com/fencelock/fencelock/core/lock"
-	"github.com/fencelock/fencelock/tools/drills/gate"
 	"github.com/fencelock/fencelock/tools/drills/judge"
 )
 
@@ -170,16 +168,6 @@ func (s *Stack) Submissions(ctx context.Context) ([]judge.Submission, error) {
 			return all, nil
 		}
 	}
-}
-
-// Claim claims a payout under a token, as a holder of the account's lock would.
-func (s *Stack) Claim(ctx context.Context, id, account string, token lock.Token) error {
-	req := connect.NewRequest(&v1.ClaimRequest{Id: id, Account: account})
-	req.Header().Set(gate.TokenHeader, strconv.FormatInt(int64(token), 10))
-	if _, err := s.payments.Claim(ctx, req); err != nil {
-		return fmt.Errorf("claim payout %s: %w", id, err)
-	}
-	return nil
 }
 
 // RaiseFloor has the lock server grant only tokens above the number from now on, as an operator would.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencelock/fencelock/adapters/client"
 	"github.com/fencelock/fencelock/core/fence"
@@ -70,7 +71,7 @@ func hold(t *testing.T, s *stack.Stack, account string) *client.Lock {
 	c, err := client.New([]string{s.Lock.URL()})
 	must(t, "make client", err)
 	t.Cleanup(func() { _ = c.Close() })
-	session, err := c.OpenSession(t.Context(), "holder of "+account)
+	session, err := c.OpenSession(t.Context(), "holder of "+account, client.WithTTL(time.Minute))
 	must(t, "open session", err)
 	held, err := session.TryAcquire(t.Context(), judge.KeyOf(account))
 	must(t, "acquire", err)
