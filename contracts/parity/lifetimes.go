@@ -158,11 +158,9 @@ func diesInTimeWithItsServer(s *stage) {
 
 func silentDies(s *stage) {
 	busy := s.open(s.First, longTTL)
-	silent := s.open(s.First, shortTTL)
-	req := s.request(s.key("silent"), silent)
+	silent, _, p := s.mortal(s.First, s.key("silent"))
+	req := s.request(s.key("leased"), silent)
 	req.Lease = time.Minute
-	g := s.grab(s.First, req)
-	bound := time.Now().Add(shortTTL + deathBound + schedulingSlack)
 	for {
 		s.heartbeat(s.First, busy)
 		sent := time.Now()
@@ -170,14 +168,14 @@ func silentDies(s *stage) {
 		if errors.Is(err, lock.ErrSessionDead) {
 			return
 		}
-		_, err = s.extend(s.First, g, time.Minute)
+		a, err := insert(s.Context(), s.First, req)
 		if err == nil {
-			_, err = insert(s.Context(), s.First, req)
+			_, err = s.extend(s.First, a.Grant, time.Minute)
 		}
 		if err != nil && !errors.Is(err, lock.ErrSessionDead) && !errors.Is(err, lock.ErrLost) {
 			s.Fatalf("ask for a silent session: %v", err)
 		}
-		if sent.After(bound) {
+		if sent.After(p.deadBy) {
 			s.Fatalf("a session without heartbeats lives on")
 		}
 		s.breathe(probePause)
@@ -200,7 +198,10 @@ func anyServerServes(s *stage) {
 }
 
 func outlivesItsServer(s *stage) {
-	const ttl = 4 * time.Second
+	began := time.Now()
+	s.heartbeat(s.Second, s.open(s.First, longTTL))
+	// A few seconds, and more where calls take so long that they could miss that.
+	ttl := min(max(4*time.Second, (20*time.Since(began)).Truncate(time.Second)), time.Minute)
 	session := s.open(s.First, ttl)
 	g := s.hold(s.First, s.key("survivor"), session)
 	s.heartbeat(s.First, session)

@@ -53,17 +53,19 @@ func (s *stage) recorded(r lock.Revocation) {
 
 func revokeAtOnce(s *stage) {
 	holder := s.open(s.First, longTTL)
-	want := 0
+	before := 0
 	for round := range 4 {
 		g := s.hold(s.First, s.key(fmt.Sprintf("crowd/%d", round)), holder)
 		n, complete := s.truths(6, func(_ int, b port.Backend) (bool, error) { return revokeOnce(s.Context(), b, g.Key, g.Token) })
 		if n > 1 || n == 0 && complete {
 			s.Errorf("%d of 6 revocations of one grant succeeded, want 1", n)
 		}
-		want++
-		if got := len(s.revocations(s.Second)); got != want {
-			s.Errorf("%d audit records, want %d", got, want)
+		// One whose answer was lost has left a record, or has not.
+		records := len(s.revocations(s.Second)) - before
+		if records > 1 || records < n {
+			s.Errorf("%d audit records of %d revocations that succeeded", records, n)
 		}
+		before += records
 	}
 }
 
@@ -91,7 +93,8 @@ func revokeRacesRelease(s *stage) {
 			s.Errorf("%d of a release and a revocation at once succeeded, want 1", n)
 		}
 		info, records := s.read(s.First, g.Key), len(s.revocations(s.First))-before
-		if info.Held || (info.Floor > 0) != (records == 1) || records > 1 {
+		// Where no answer says that one succeeded, both may have failed.
+		if info.Held && n+records > 0 || (info.Floor > 0) != (records == 1) || records > 1 {
 			s.Errorf("held %v, floor %d, %d new records: want free, and a floor if and only if there is a record", info.Held, info.Floor, records)
 		}
 	}
@@ -157,13 +160,17 @@ func (s *stage) deposed(g lock.Grant) {
 func feedTells(s *stage) {
 	holder := s.open(s.First, longTTL)
 	feeds := []port.Subscription{s.subscribe(s.First), s.subscribe(s.Second)}
-	for _, name := range []string{"a", "b"} {
-		g := s.hold(s.First, s.key(name), holder)
+	told := []int{0, 0}
+	s.eventually("both feeds tell of two revocations", func() bool {
+		g := s.hold(s.First, s.key("told"), holder)
 		must[lock.Revocation](s, "revoke")(s.revoke(s.First, g.Key, 0))
-		for _, feed := range feeds {
-			s.told(feed, g)
+		for i, feed := range feeds {
+			if s.told(feed, g) {
+				told[i]++
+			}
 		}
-	}
+		return min(told[0], told[1]) >= 2
+	})
 }
 
 // subscribe returns a subscription that is in place.
@@ -194,15 +201,19 @@ func (s *stage) next(feed port.Subscription) port.FeedEvent {
 	return port.FeedEvent{}
 }
 
-// told waits for the news that g was revoked.
-func (s *stage) told(feed port.Subscription, g lock.Grant) {
+// told waits for the news that g was revoked. It returns false if the feed began anew instead: then the news may be lost, and
+// whoever wants to hear some has to try again.
+func (s *stage) told(feed port.Subscription, g lock.Grant) bool {
 	s.Helper()
 	for {
 		e := s.next(feed)
 		if e.Kind == port.GrantRevoked && e.Key == g.Key && e.Token == g.Token {
-			return
+			return true
 		}
-		if e.Kind == port.SessionOver || e.Kind == port.GrantLapsed {
+		if e.Kind == port.Resync {
+			return false
+		}
+		if e.Kind == port.SessionOver && e.Session == g.Session || e.Kind == port.GrantLapsed && e.Key == g.Key && e.Token == g.Token {
 			s.Fatalf("the feed brought %+v, want the revocation of token %d", e, g.Token)
 		}
 	}

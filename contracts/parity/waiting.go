@@ -93,10 +93,10 @@ func releaseInTheGap(n int64) func(*stage) {
 				if attempt != n {
 					return
 				}
-				ok, err := s.First.Locks.DeleteIfOwner(s.Context(), g.Key, g.Session, g.Token)
-				if err == nil && !ok {
-					err = lock.ErrLost
-				}
+				// Sent again, it may answer that this very release was done before.
+				_, err := ask(s.Context(), true, func(ctx context.Context) (bool, error) {
+					return s.First.Locks.DeleteIfOwner(ctx, g.Key, g.Session, g.Token)
+				})
 				released <- err
 			}))
 			w := s.stand(server, s.request(g.Key, heir), time.Hour)
@@ -234,8 +234,8 @@ func (s *stage) drained(w port.Wake) bool {
 }
 
 // extensionDoesNotWake and unrelated writes neither: a registration sees a write that
-// must wake another key, and still has not fired itself. One wake is allowed
-// when a store's notifications begin anew, so only repeated ones count.
+// must wake another key, and still has not fired itself. A wake is allowed
+// when a store's notifications begin anew, of which its feed tells; else only repeated ones count.
 func extensionDoesNotWake(s *stage) {
 	const tries = 3
 	session := s.open(s.First, longTTL)
@@ -246,17 +246,23 @@ func extensionDoesNotWake(s *stage) {
 	defer wake.Cancel()
 	s.blocked(s.Second, s.request(g.Key, session)) // a waiter tries again before it waits
 	s.marker(session)
+	feed := s.subscribe(s.Second)
 	woken := 0
-	for range tries {
+	s.eventually("the notifications go on while something is written", func() bool {
 		s.drained(wake)
 		must[lock.Grant](s, "extend")(s.extend(s.First, g, 2*time.Minute))
 		must[lock.Grant](s, "extend")(s.extend(s.Second, g, 0))
-		s.unrelated(g.Key, session)
+		revoked := s.unrelated(g.Key, session)
 		s.marker(session)
-		if s.drained(wake) {
+		fired := s.drained(wake)
+		if !s.told(feed, revoked) {
+			return false
+		}
+		if fired {
 			woken++
 		}
-	}
+		return !fired || woken == tries
+	})
 	if woken == tries {
 		s.Errorf("an extension or an unrelated write wakes a waiter, %d times out of %d", woken, tries)
 	}
@@ -265,8 +271,8 @@ func extensionDoesNotWake(s *stage) {
 	s.await(wake.Fired(), "a release wakes the waiter that extensions did not")
 }
 
-// unrelated writes whatever does not end the grant of key.
-func (s *stage) unrelated(key lock.Key, session lock.Session) {
+// unrelated writes whatever does not end the grant of key, and returns the grant that it has revoked.
+func (s *stage) unrelated(key lock.Key, session lock.Session) (revoked lock.Grant) {
 	s.Helper()
 	below := s.hold(s.First, s.key(key.Name()+"/below"), session)
 	beside := s.hold(s.Second, s.key(key.Name()+"2"), session)
@@ -277,6 +283,7 @@ func (s *stage) unrelated(key lock.Key, session lock.Session) {
 	visitor := s.open(s.First, longTTL)
 	s.hold(s.First, s.key("visited"), visitor)
 	s.close(s.First, visitor.ID)
+	return beside
 }
 
 // marker ends a grant and waits until Second's notifications have brought that: what came
@@ -337,14 +344,17 @@ func nobodyStarves(s *stage) {
 		session := s.open(s.First, longTTL)
 		go func() { // ends with the context
 			for ctx.Err() == nil {
-				a, err := busy.Acquire(ctx, service.AcquireRequest{GrantRequest: s.request(key, session), Wait: time.Hour})
+				req := service.AcquireRequest{GrantRequest: s.request(key, session), Wait: time.Hour}
+				a, err := ask(ctx, true, func(ctx context.Context) (service.AcquireResult, error) { return busy.Acquire(ctx, req) })
 				if err != nil || !a.Granted {
 					continue
 				}
 				for busy.Status().Waiters < workers-1 && pause(ctx, time.Millisecond) {
 					continue // the others come back into line
 				}
-				_, _ = busy.Release(ctx, key, session.ID, a.Grant.Token)
+				_, _ = ask(ctx, true, func(ctx context.Context) (bool, error) {
+					return busy.Release(ctx, key, session.ID, a.Grant.Token)
+				})
 			}
 		}()
 	}
