@@ -24,13 +24,12 @@ func TestFrozenClientLosesItsSessionInTime(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			store := k.open(t)
-			const ttl = 4 * time.Second
 			s := startServer(t, store)
 			network := observe(t, s.Addr)
 			holder := drills.Start(t, nil, programs.Path(t, "lockctl"), "--server", "http://"+network.addr,
-				"run", "--key", "hot", "--ttl", ttl.String(), "--", "sh", "-c", "echo holding; exec sleep 1000")
+				"run", "--key", "hot", "--ttl", mortal.String(), "--", "sh", "-c", "echo holding; exec sleep 1000")
 			holder.AwaitOutput(t, "holding")
-			waiter := openSession(t, dial(t, s.URL()), "waiter", ttl)
+			waiter := openSession(t, dial(t, s.URL()), "waiter", mortal)
 			granted := make(chan time.Time, 1)
 			go func() {
 				if _, err := waiter.Acquire(t.Context(), "hot", client.WithWait(patience)); err != nil {
@@ -46,9 +45,9 @@ func TestFrozenClientLosesItsSessionInTime(t *testing.T) {
 			at := within(t, "the waiter gets the frozen client's lock", granted)
 			// No heartbeat is younger than the last bytes that the client sent.
 			took := at.Sub(time.Unix(0, network.last.Load()))
-			t.Logf("TTL %v: the waiter was granted %v after the client's last word", ttl, took)
-			if took > ttl+deathLag {
-				t.Errorf("granted %v after the client's last word, promised %v", took, ttl+deathLag)
+			t.Logf("TTL %v: the waiter was granted %v after the client's last word", mortal, took)
+			if took > mortal+deathLag {
+				t.Errorf("granted %v after the client's last word, promised %v", took, mortal+deathLag)
 			}
 		})
 	}
@@ -99,10 +98,9 @@ func TestClientDeclaresLossBeforeTheStoreFreesTheLock(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			store := k.open(t)
-			const ttl = 5 * time.Second
 			faults := map[string]func(*testenv.Proxy){
 				"answers are dropped": func(p *testenv.Proxy) { p.HoldAnswers() },
-				"answers are late":    func(p *testenv.Proxy) { p.Delay(ttl) },
+				"answers are late":    func(p *testenv.Proxy) { p.Delay(mortal) },
 				"network is cut":      func(p *testenv.Proxy) { p.Cut() },
 			}
 			s := startServer(t, store)
@@ -111,7 +109,7 @@ func TestClientDeclaresLossBeforeTheStoreFreesTheLock(t *testing.T) {
 					t.Parallel()
 					key := strings.ReplaceAll(name, " ", "-")
 					network := testenv.NewProxy(t, s.Addr)
-					held, err := openSession(t, dial(t, "http://"+network.Addr), "holder", ttl).Acquire(t.Context(), key)
+					held, err := openSession(t, dial(t, "http://"+network.Addr), "holder", mortal).Acquire(t.Context(), key)
 					if err != nil {
 						t.Fatalf("acquire: %v", err)
 					}
@@ -120,7 +118,7 @@ func TestClientDeclaresLossBeforeTheStoreFreesTheLock(t *testing.T) {
 						<-held.Context().Done()
 						lost <- clock.Boot{}.Elapsed()
 					}()
-					waiter := openSession(t, dial(t, s.URL()), "waiter", ttl)
+					waiter := openSession(t, dial(t, s.URL()), "waiter", mortal)
 					go func() {
 						if _, err := waiter.Acquire(t.Context(), key, client.WithWait(patience)); err != nil {
 							t.Errorf("waiter: %v", err)

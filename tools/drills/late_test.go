@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/fencelock/fencelock/adapters/client"
 )
@@ -82,12 +81,12 @@ func TestLateAcquireLeavesNothingBeyondTwoHeartbeats(t *testing.T) {
 			}
 			front := httptest.NewServer(network)
 			t.Cleanup(front.Close)
-			sdk, err := client.New([]string{front.URL}, client.WithUnaryOnly(), client.WithCallTimeout(time.Second))
+			sdk, err := client.New([]string{front.URL}, client.WithUnaryOnly(), client.WithCallTimeout(mortal/5))
 			if err != nil {
 				t.Fatalf("new client: %v", err)
 			}
 			t.Cleanup(func() { _ = sdk.Close() })
-			session := openSession(t, sdk, "unlucky", 6*time.Second)
+			session := openSession(t, sdk, "unlucky", mortal)
 			held, err := session.TryAcquire(t.Context(), "late")
 			if err != nil {
 				t.Fatalf("the retry of the delayed acquire: %v", err)

@@ -45,7 +45,6 @@ func TestLossEndsTheWholeGroupBeforeTheNextHolderStarts(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			store := k.open(t)
-			const ttl = "5s"
 			s := startServer(t, store)
 			faults := map[string]func(*testenv.Proxy, *drills.Process){
 				"network is cut":    func(p *testenv.Proxy, _ *drills.Process) { p.Cut() },
@@ -59,13 +58,13 @@ func TestLossEndsTheWholeGroupBeforeTheNextHolderStarts(t *testing.T) {
 					key := strings.ReplaceAll(name, " ", "-")
 					group := filepath.Join(t.TempDir(), "group")
 					network := testenv.NewProxy(t, s.Addr)
-					holder := runLocked(t, "http://"+network.Addr, key, ttl, "0s", stubborn, group)
+					holder := runLocked(t, "http://"+network.Addr, key, mortal.String(), "0s", stubborn, group)
 					holder.AwaitOutput(t, "holding")
 					t.Cleanup(func() { killGroup(group) })
 					if seen, err := exec.CommandContext(t.Context(), "sh", "-c", next, "sh", group).Output(); err != nil || !strings.Contains(string(seen), "GROUP ALIVE") {
 						t.Fatalf("the probe does not see a living group: %q, %v", seen, err)
 					}
-					follower := runLocked(t, s.URL(), key, ttl, "60s", next, group)
+					follower := runLocked(t, s.URL(), key, mortal.String(), "90s", next, group)
 					eventually(t, "the next holder stands in line", func() bool {
 						return dig(post(t, s, "LockService/Inspect", `{"key":"`+key+`"}`), "waiters") == 1.0
 					})

@@ -13,6 +13,9 @@ import (
 // patience is how long a drill waits for what must happen at all.
 const patience = 90 * time.Second
 
+// mortal is the TTL of a session that a drill lets die: no busy machine keeps it from its heartbeats for that long before.
+const mortal = 15 * time.Second
+
 var programs *drills.Programs
 
 // atOnce is how many drills go on at the same time. They wait for sessions to die, and hardly compute.
