@@ -20,14 +20,11 @@ import (
 // Here is what it takes to run the suite under conditions that its binding has no place for. It has to pass under them, but it is
 // claimed for [TestParity] alone.
 
-// everyCase chooses all.
-func everyCase(string, string) bool { return true }
-
 // atOnce is how many cases run at a time. Most of what they do is to wait.
 const atOnce = 8
 
-// onSites runs cases of the suite as subtests, each on a site that it has for itself meanwhile.
-func onSites(t *testing.T, chosen func(clause, name string) bool, run func(t *testing.T, s *site, clause, name string)) {
+// onSites runs all cases of the suite as subtests, each on a site that it has for itself meanwhile.
+func onSites(t *testing.T, run func(t *testing.T, s *site, clause, name string)) {
 	t.Helper()
 	sites := make(chan *site, atOnce)
 	for range atOnce {
@@ -38,9 +35,6 @@ func onSites(t *testing.T, chosen func(clause, name string) bool, run func(t *te
 	for _, full := range parity.Names() {
 		clause, _, _ := strings.Cut(full, "_")
 		for _, name := range parity.Cases(clause) {
-			if !chosen(clause, name) {
-				continue
-			}
 			s := <-sites
 			group.Go(func() {
 				defer func() { sites <- s }()
