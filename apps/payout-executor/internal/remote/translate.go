@@ -2,6 +2,7 @@ package remote
 
 import (
 	"errors"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -9,6 +10,9 @@ import (
 	"github.com/fencelock/fencelock/apps/payout-executor/internal/payout"
 	v1 "github.com/fencelock/fencelock/contracts/api/fencelock/payments/v1"
 )
+
+// codePrefix stands before the names of refusals on the wire.
+const codePrefix = "ERROR_CODE_"
 
 // translate turns an error of a call into one of the closed set of core/lock, or a [payout.RefusedError].
 func translate(err error) error {
@@ -25,34 +29,12 @@ func translate(err error) error {
 		if !ok {
 			continue
 		}
-		if code, known := refusals(d.GetCode()); known {
-			refused := &payout.RefusedError{Code: code}
-			if code == payout.WrongState {
-				refused.State = stateOf(d.GetState())
-			}
-			return refused
+		// By its name, as there may be codes that only a newer service knows: nothing was done, and it is not asked again under this grant.
+		refused := &payout.RefusedError{Code: payout.Refusal(strings.TrimPrefix(d.GetCode().String(), codePrefix))}
+		if refused.Code == payout.WrongState {
+			refused.State = stateOf(d.GetState())
 		}
+		return refused
 	}
 	return client.Translate(err)
-}
-
-func refusals(code v1.ErrorCode) (known payout.Refusal, ok bool) {
-	switch code {
-	case v1.ErrorCode_ERROR_CODE_NOT_FOUND:
-		return payout.NotFound, true
-	case v1.ErrorCode_ERROR_CODE_WRONG_STATE:
-		return payout.WrongState, true
-	case v1.ErrorCode_ERROR_CODE_DIFFERENT:
-		return payout.Different, true
-	case v1.ErrorCode_ERROR_CODE_DUPLICATE:
-		return payout.Duplicate, true
-	case v1.ErrorCode_ERROR_CODE_INSUFFICIENT_FUNDS:
-		return payout.InsufficientFunds, true
-	case v1.ErrorCode_ERROR_CODE_FUNDS_RESERVED:
-		return payout.FundsReserved, true
-	case v1.ErrorCode_ERROR_CODE_WRONG_BALANCE:
-		return payout.WrongBalance, true
-	case v1.ErrorCode_ERROR_CODE_UNSPECIFIED:
-	}
-	return "", false
 }
