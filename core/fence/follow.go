@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/fencelock/fencelock/core/lock"
@@ -51,7 +53,7 @@ type Follower struct {
 }
 
 // Run follows until ctx ends. It looks at once, and begins with all that is on record. From a revocation to the raised mark
-// it takes Every and the time of the calls; a write that is still open delays its own mark.
+// it takes Every and the time of the calls; a write that is still open delays its own mark, and others by two seconds at most.
 func (f Follower) Run(ctx context.Context) {
 	if f.Every <= 0 {
 		f.Every = DefaultFollowEvery
@@ -59,7 +61,7 @@ func (f Follower) Run(ctx context.Context) {
 	if f.Report == nil {
 		f.Report = func(string, lock.Token, error) {}
 	}
-	w := following{Follower: f, floors: map[string]lock.Token{}, pending: map[string]bool{}}
+	w := following{Follower: f, floors: map[string]lock.Token{}}
 	for ctx.Err() == nil {
 		w.look(ctx)
 		w.raise(ctx)
@@ -83,8 +85,8 @@ type following struct {
 
 	// floors are the highest that were seen, by resource.
 	floors map[string]lock.Token
-	// pending are the resources whose marks are not known to be at their floors.
-	pending map[string]bool
+	// pending are the resources whose marks are not known to be at their floors, in the order in which they are tried.
+	pending []string
 	// untilWhole is how many looks may still pass before one must see all records.
 	untilWhole int
 }
@@ -126,23 +128,31 @@ func (w *following) note(r lock.Revocation, news map[string]lock.Token) (found b
 	return found
 }
 
-// learn takes over the news of a look.
+// learn takes over the news of a look. They are tried first.
 func (w *following) learn(news map[string]lock.Token) {
-	for resource, floor := range news {
-		w.floors[resource], w.pending[resource] = floor, true
-	}
+	maps.Copy(w.floors, news)
+	old := slices.DeleteFunc(w.pending, func(resource string) bool { return news[resource] > 0 })
+	w.pending = slices.Concat(slices.Collect(maps.Keys(news)), old)
 }
 
 // raise brings the marks to their floors. The rule Above writes nothing where a mark is there already. One at a time:
-// marks that are held up must not take all connections from those who write.
+// marks that are held up must not take all connections from those who write. So that they do not keep news waiting either, it is
+// over once they have cost the patience for one, and goes on from there after the next look.
 func (w *following) raise(ctx context.Context) {
-	for resource := range w.pending {
+	began := time.Now()
+	for range len(w.pending) {
+		resource := w.pending[0]
+		w.pending = w.pending[1:]
 		floor := w.floors[resource]
 		err := w.advance(ctx, resource, floor)
-		if err == nil || errors.Is(err, lock.ErrInvalid) {
-			delete(w.pending, resource)
-		}
 		w.report(ctx, resource, floor, err)
+		if err == nil || errors.Is(err, lock.ErrInvalid) {
+			continue
+		}
+		w.pending = append(w.pending, resource)
+		if time.Since(began) >= raisePatience {
+			return
+		}
 	}
 }
 

@@ -352,6 +352,35 @@ func TestAMarkThatCannotBeRaisedIsTriedAgainAndHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+// TestMarksThatAreHeldDelayNoNews: each costs the patience for one mark, and there may be many.
+func TestMarksThatAreHeldDelayNoNews(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		acts := &record{}
+		marks := &troubled{memory: newMemory(), fails: map[string]error{}, holds: map[string]bool{}}
+		const held = 100
+		for n := range held {
+			marks.set(fmt.Sprint("held-", n), nil, true)
+			acts.revoke(fmt.Sprint("payout:held-", n), 9)
+		}
+		told := follow(t, fence.Follower{Revocations: acts.list, Marks: marks})
+		for n := range 10 {
+			looks(5)
+			told.drain()
+			acts.revoke("payout:fine", lock.Token(20+n))
+			looks(5)
+			if got := told.drain(); got[fmt.Sprintf("fine %d ", 20+n)] != 1 {
+				t.Fatalf("after 5 s: %v", got)
+			}
+		}
+		marks.set("held-7", nil, false)
+		looks(4 * held)
+		if got := told.drain(); got["held-7 9 "] != 1 {
+			t.Errorf("the one that is free again: %v", got)
+		}
+	})
+}
+
 // TestARaisedFloorIsForTheResourcesThatTheCallerNames: it has no key.
 func TestARaisedFloorIsForTheResourcesThatTheCallerNames(t *testing.T) {
 	t.Parallel()
