@@ -288,6 +288,38 @@ func TestReconcileBlamesNobodyWhoIsAtWork(t *testing.T) {
 	}
 }
 
+// TestReconcileSeesWhatWasSentSinceItListed: the listing of submissions is older than what it finds under the lock.
+func TestReconcileSeesWhatWasSentSinceItListed(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		listed payout.State
+		since  finding
+	}{
+		{payout.StateRailSubmitted, finding{"sent and left", left(payout.StateRailSubmitted, unknown, false), "ambiguous", waits}},
+		{payout.StateRailSubmitted, finding{"taken and left", left(payout.StateRailSubmitted, acked, true), "acked_not_posted", breaks}},
+		{payout.StateClaimed, finding{"claimed, then sent and left", left(payout.StateRailSubmitted, unknown, false), "ambiguous", waits}},
+		{payout.StateClaimed, finding{"acked and left", left(payout.StateRailAcked, acked, true), "acked_not_posted", breaks}},
+		{payout.StateClaimed, finding{"ambiguous", left(payout.StateRailAmbiguous, unknown, false), "ambiguous", waits}},
+		{payout.StateClaimed, finding{"paid", paid, "", clean}},
+	} {
+		t.Run(test.since.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			put(test.listed)(s)
+			s.Weather(func(c model.Call) (p model.Passage) {
+				if c.Method == "ListSubmissions" {
+					p.After = func() { test.since.plant(s) }
+				}
+				return p
+			})
+			code, report := s.reconcile(t)
+			if got := classes(report); got != test.since.want || code != test.since.code {
+				t.Errorf("code %d, found %q, want %d, %q: %+v", code, got, test.since.code, test.since.want, report.Findings)
+			}
+		})
+	}
+}
+
 // TestReconcileLeavesWhatIsInWork: the account is locked by somebody.
 func TestReconcileLeavesWhatIsInWork(t *testing.T) {
 	t.Parallel()

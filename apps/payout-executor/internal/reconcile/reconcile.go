@@ -198,7 +198,8 @@ func (r *Reconciler) underLock(ctx context.Context, held payout.Lock, p payout.P
 	case p.State.Terminal():
 		return v, false, nil
 	}
-	if there && sent.Outcome == payout.Unknown {
+	// What was listed may be older than what the state tells of.
+	if there && sent.Outcome == payout.Unknown || !there && (p.State == payout.StateRailSubmitted || p.State == payout.StateRailAcked) {
 		if sent.Submission, there, err = r.Rail.Lookup(ctx, held.Token(), p.Ref); err != nil {
 			return v, false, fmt.Errorf("look up submission: %w", err)
 		}
