@@ -74,13 +74,13 @@ func (s *stage) start(t *testing.T, args ...string) *running {
 	return r
 }
 
-// exit waits for the end.
-func (r *running) exit(t *testing.T, want int) {
+// exit waits for the end, which must be a good one.
+func (r *running) exit(t *testing.T) {
 	t.Helper()
 	select {
 	case code := <-r.ended:
-		if code != want {
-			t.Errorf("exit code %d, want %d: %s", code, want, r.text())
+		if code != program.ExitOK {
+			t.Errorf("exit code %d: %s", code, r.text())
 		}
 	case <-time.After(eventually):
 		t.Fatalf("it does not end: %s", r.text())
@@ -168,7 +168,7 @@ func TestItExecutesAndStops(t *testing.T) {
 	}
 	until(t, "it is ready", func() bool { code, _ := r.get(t, "/readyz"); return code == http.StatusOK })
 	r.signals <- syscall.SIGTERM
-	r.exit(t, program.ExitOK)
+	r.exit(t)
 	if n := sessions(t, s.locks, "executor"); n != 0 {
 		t.Errorf("%d sessions are left", n)
 	}
@@ -195,31 +195,13 @@ func TestStoppingEndsTheWorkInHand(t *testing.T) {
 		t.Error("the lock was released while the work went on")
 	}
 	let()
-	r.exit(t, program.ExitOK)
+	r.exit(t)
 	s.wantPosted(t)
 	if s.State("p2") != wire(payout.StatePending) {
 		t.Error("something new was begun")
 	}
 	if s.isLocked(t) || sessions(t, s.locks, "executor") != 0 {
 		t.Error("lock and session were left")
-	}
-}
-
-// TestWorkThatDoesNotEndKeepsItsLock: the time for stopping is over; the lock is left to die with the session.
-func TestWorkThatDoesNotEndKeepsItsLock(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	held, let := s.holdSubmit()
-	defer let()
-	r := s.start(t, "--payout.stop-timeout=1s", "--payout.session-ttl=1m")
-	<-held
-	r.signals <- syscall.SIGTERM
-	r.exit(t, program.ExitFailed)
-	if !strings.Contains(r.text(), `"stop_cut_short"`) {
-		t.Errorf("it says nothing of it: %s", r.text())
-	}
-	if !s.isLocked(t) {
-		t.Error("the lock was released while the work went on")
 	}
 }
 
@@ -241,7 +223,7 @@ func TestReadinessFollowsWhatItNeeds(t *testing.T) {
 			s.Down(service, false)
 			until(t, "it is ready again", ready)
 			r.signals <- syscall.SIGTERM
-			r.exit(t, program.ExitOK)
+			r.exit(t)
 			if n := strings.Count(r.text(), `"not_ready"`); n != 1 {
 				t.Errorf("not_ready %d times: %s", n, r.text())
 			}
@@ -273,7 +255,7 @@ func TestReadinessFollowsTheLockService(t *testing.T) {
 	stop()
 	until(t, "it is not ready", func() bool { return !ready() })
 	r.signals <- syscall.SIGTERM
-	r.exit(t, program.ExitOK)
+	r.exit(t)
 }
 
 // TestNothingSecretIsLogged: events name ids and tokens, never the session.
@@ -288,7 +270,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.signals <- syscall.SIGTERM
-	r.exit(t, program.ExitOK)
+	r.exit(t)
 	for _, session := range all {
 		if strings.Contains(r.text(), session.ID.Reveal()) {
 			t.Errorf("the log shows a session: %s", r.text())

@@ -54,6 +54,7 @@ func executable(t *testing.T) string {
 
 // process is the real program.
 type process struct {
+	stage   *stage
 	command *exec.Cmd
 	admin   string
 	log     lines
@@ -62,7 +63,7 @@ type process struct {
 // launch starts the real program on the stage, and waits until it is ready.
 func (s *stage) launch(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{command: exec.Command(executable(t), append(s.at(args...), "--payout.admin-addr=127.0.0.1:0")...)}
+	p := &process{stage: s, command: exec.Command(executable(t), append(s.at(args...), "--payout.admin-addr=127.0.0.1:0")...)}
 	p.command.Env = []string{"HOME=" + t.TempDir()}
 	p.command.Stderr = &p.log
 	out, err := p.command.StdoutPipe()
@@ -105,23 +106,47 @@ func TestAKilledProcessIsRecoveredFrom(t *testing.T) {
 // TestASecondSignalEndsItAtOnce: the work in hand is left as it is, with its lock.
 func TestASecondSignalEndsItAtOnce(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	held, let := s.holdSubmit()
-	defer let()
-	p := s.launch(t, "--payout.stop-timeout=10m", "--payout.session-ttl=1m")
-	<-held
-	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	p := stopped(t, "--payout.stop-timeout=10m")
 	until(t, "it is stopping", func() bool { return strings.Contains(p.log.text(), `"stopping"`) })
 	if err := p.command.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
+	p.leavesItsLock(t)
+}
+
+// TestWorkThatDoesNotEndKeepsItsLock: the time for stopping is over; the lock is left to die with the session. It is a process, since the
+// work goes on for as long as there is one.
+func TestWorkThatDoesNotEndKeepsItsLock(t *testing.T) {
+	t.Parallel()
+	p := stopped(t, "--payout.stop-timeout=1s")
+	p.leavesItsLock(t)
+	if !strings.Contains(p.log.text(), `"stop_cut_short"`) {
+		t.Errorf("it says nothing of it: %s", p.log.text())
+	}
+}
+
+// stopped is a process that is told to stop while the rail does not answer it.
+func stopped(t *testing.T, args ...string) *process {
+	t.Helper()
+	s := newStage(t)
+	held, let := s.holdSubmit()
+	t.Cleanup(let)
+	p := s.launch(t, append(args, "--payout.session-ttl=1m")...)
+	<-held
+	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// leavesItsLock waits for the end of a process that has work in hand.
+func (p *process) leavesItsLock(t *testing.T) {
+	t.Helper()
 	var exit *exec.ExitError
 	if err := p.command.Wait(); !errors.As(err, &exit) || exit.ExitCode() != program.ExitFailed {
 		t.Errorf("it ended with %v", err)
 	}
-	if !s.isLocked(t) {
+	if !p.stage.isLocked(t) {
 		t.Error("the lock was released while the work went on")
 	}
 }
