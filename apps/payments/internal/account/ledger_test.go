@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -263,5 +264,46 @@ func TestADatabaseThatIsAway(t *testing.T) {
 		if !lock.IsRetryable(err) {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestTheLedgerOfOneAccountReadsNoOther: else the time that a call may take is over before its answer, in a large ledger.
+func TestTheLedgerOfOneAccountReadsNoOther(t *testing.T) {
+	t.Parallel()
+	w := open(t, true)
+	w.acked("p", 33)
+	w.post("p", 33, 900)
+	conn := w.connect()
+	for _, statement := range []string{
+		`INSERT INTO payment.payout (id, account, amount, destination) SELECT 'x' || n, 'a', 1, 'd' FROM generate_series(1, 20000) n`,
+		`INSERT INTO payment.ledger_entry (payout, account, amount, token)
+			SELECT 'x' || n, unnest(ARRAY['b' || n % 200, '` + account.Rail + `']), 1, 1 FROM generate_series(1, 20000) n`,
+		`ANALYZE payment.ledger_entry`,
+	} {
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func() (byIndex, all int64) {
+		t.Helper()
+		const reads = `SELECT idx_scan, seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE schemaname = 'payment' AND relname = 'ledger_entry'`
+		if err := conn.QueryRow(t.Context(), reads).Scan(&byIndex, &all); err != nil {
+			t.Fatal(err)
+		}
+		return byIndex, all
+	}
+	settled, before := read()
+	for {
+		if l, _, err := w.GetLedger(t.Context(), "a", 10, ""); err != nil || len(l.Groups) != 1 {
+			t.Fatalf("%+v, %v", l, err)
+		}
+		byIndex, all := read()
+		if all-before >= 20000 {
+			t.Fatalf("it has read %d entries", all-before)
+		}
+		if byIndex > settled+100 { // what was counted shows, a moment later
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
 }

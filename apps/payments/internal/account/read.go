@@ -104,7 +104,11 @@ func (s *Store) GetLedger(ctx context.Context, id string, size int32, token stri
 				return refusal.New(refusal.NotFound, "there is no such account")
 			}
 		}
-		l.Groups, err = many(ctx, tx, pgx.RowToStructByPos[Group], sumGroups, id, behind, limit-len(l.Accounts))
+		groups := sumGroups
+		if id != "" {
+			groups = sumGroupsFor
+		}
+		l.Groups, err = many(ctx, tx, pgx.RowToStructByPos[Group], groups, id, behind, limit-len(l.Accounts))
 		return err
 	})
 	switch {

@@ -53,11 +53,15 @@ const (
 			WHERE ($1 = '' OR id = $1) AND id > $2 ORDER BY id LIMIT $3) a
 		CROSS JOIN LATERAL (SELECT coalesce(sum(amount), 0)::bigint AS entries FROM payment.ledger_entry WHERE account = a.id) e
 		ORDER BY a.id`
-	sumGroups = `
+	// sumGroups of all, and of an account: in one statement the one would be planned for the other, and read all entries.
+	sumGroups    = groupsOf + `$1 = ''` + groupsEnd
+	sumGroupsFor = groupsOf + `payout IN (
+			SELECT DISTINCT payout FROM payment.ledger_entry WHERE account = $1 AND payout > $2 ORDER BY payout LIMIT $3)` + groupsEnd
+	groupsOf = `
 		SELECT payout, count(*), sum(amount)::bigint, coalesce(sum(amount) FILTER (WHERE account = '` + Rail + `'), 0)::bigint
 		FROM payment.ledger_entry
-		WHERE ($1 = '' OR payout IN (SELECT payout FROM payment.ledger_entry WHERE account = $1)) AND payout > $2
-		GROUP BY payout ORDER BY payout LIMIT $3`
+		WHERE payout > $2 AND `
+	groupsEnd  = ` GROUP BY payout ORDER BY payout LIMIT $3`
 	listEvents = `SELECT number, payout, account, coalesce(from_state, ''), to_state, token, fence, at
 		FROM payment.payout_event WHERE number > $1 ORDER BY number LIMIT $2`
 )
