@@ -67,6 +67,15 @@ func TestSources(t *testing.T) {
 	}
 }
 
+func TestMigrationsStayAsTheyWereApplied(t *testing.T) {
+	t.Parallel()
+	migrations, err := readSources(rootOf(t), ".sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, changedMigrations(applied, migrations))
+}
+
 func rootOf(t *testing.T) string {
 	t.Helper()
 	root, err := findRoot()
@@ -91,7 +100,7 @@ func modulesOf(t *testing.T) []module {
 
 func sourcesOf(t *testing.T) []source {
 	t.Helper()
-	sources, err := readSources(rootOf(t))
+	sources, err := readSources(rootOf(t), ".go")
 	if err != nil {
 		t.Fatal(err)
 	}

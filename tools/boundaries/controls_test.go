@@ -153,6 +153,25 @@ func replace(m *module, name, dir string) {
 	m.Replace = append(m.Replace, line)
 }
 
+func TestMigrationRuleFindsPlantedFaults(t *testing.T) {
+	t.Parallel()
+	const list = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  a/migrations/1.sql\n"
+	same := source{Path: "a/migrations/1.sql"}
+	elsewhere := source{Path: "a/queries/2.sql"}
+	if got := changedMigrations(list, []source{same, elsewhere}); len(got) != 0 {
+		t.Errorf("nothing was changed: found %q", got)
+	}
+	for name, migrations := range map[string][]source{
+		"changed": {{Path: same.Path, Text: []byte("DROP TABLE x;")}},
+		"new":     {same, {Path: "a/migrations/2.sql"}},
+		"gone":    nil,
+	} {
+		if got := changedMigrations(list, migrations); len(got) != 1 {
+			t.Errorf("%s: found %q, want one finding", name, got)
+		}
+	}
+}
+
 func TestSearchEndsOutsideARepository(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if root, err := findRoot(); err == nil {

@@ -16,7 +16,7 @@ import (
 // prefix begins every module path of the repository.
 const prefix = "github.com/fencelock/fencelock/"
 
-// source is one Go file; Path is slash-separated and relative to the root.
+// source is one file; Path is slash-separated and relative to the root.
 type source struct {
 	Path string
 	Text []byte
@@ -52,11 +52,11 @@ func findRoot() (string, error) {
 	}
 }
 
-// readSources returns all Go files under root.
-func readSources(root string) ([]source, error) {
+// readSources returns all files under root with the extension.
+func readSources(root, extension string) ([]source, error) {
 	var sources []source
 	err := walk(root, func(path, name string) error {
-		if filepath.Ext(name) != ".go" {
+		if filepath.Ext(name) != extension {
 			return nil
 		}
 		text, err := os.ReadFile(path)

@@ -61,9 +61,9 @@ CREATE TABLE payment.ledger_entry (
     written_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     CHECK (amount <> 0)
 );
-CREATE INDEX ledger_entry_account ON payment.ledger_entry (account, payout);
+CREATE INDEX ledger_entry_account ON payment.ledger_entry (account);
 CREATE INDEX ledger_entry_payout ON payment.ledger_entry (payout);
-COMMENT ON INDEX  payment.ledger_entry_account IS 'The entries of an account, by payout.';
+COMMENT ON INDEX  payment.ledger_entry_account IS 'The entries of an account.';
 COMMENT ON INDEX  payment.ledger_entry_payout IS 'The entries of a payout.';
 COMMENT ON TABLE  payment.ledger_entry IS 'Double-entry ledger: a posting writes two entries whose sum is 0. Append only.';
 COMMENT ON COLUMN payment.ledger_entry.number IS 'In the order of writing, for one account.';
