@@ -7,7 +7,7 @@ type Code string
 
 // The refusals.
 const (
-	// NotFound: there is no such account, payout or submission.
+	// NotFound: there is no such account or payout.
 	NotFound Code = "NOT_FOUND"
 	// WrongState: the payout is in another state than the call needs.
 	WrongState Code = "WRONG_STATE"

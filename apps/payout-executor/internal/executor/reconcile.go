@@ -36,8 +36,8 @@ func Reconcile(ctx context.Context, args, env []string, stdout, stderr io.Writer
 	cfg, err := config.Load(rest, env)
 	if errors.Is(err, settings.ErrHelp) {
 		_, _ = fmt.Fprintf(stdout, "Usage: payout-executor reconcile [--json] [--config FILE] [--KEY=VALUE ...]\n\n"+
-			"Exit codes: %d nothing differs, %d breaks were found, %d the configuration cannot be, %d nothing but payouts that wait for "+
-			"evidence, %d it could not be compared\n\n%s",
+			"Exit codes: %d nothing differs, %d breaks were found, %d the configuration cannot be, %d nothing but payouts that wait, for "+
+			"money or evidence, %d it could not be compared\n\n%s",
 			reconcile.ExitClean, reconcile.ExitBreaks, program.ExitConfig, reconcile.ExitWaiting, ExitNotCompared, config.Usage())
 		return program.ExitOK
 	}

@@ -105,7 +105,7 @@ type ErrorCode int32
 const (
 	// ERROR_CODE_UNSPECIFIED is never sent.
 	ErrorCode_ERROR_CODE_UNSPECIFIED ErrorCode = 0
-	// ERROR_CODE_NOT_FOUND: there is no such account, payout or submission. Connect code not_found.
+	// ERROR_CODE_NOT_FOUND: there is no such account or payout. Connect code not_found.
 	ErrorCode_ERROR_CODE_NOT_FOUND ErrorCode = 1
 	// ERROR_CODE_WRONG_STATE: the payout is in another state, named in the detail, or was not claimed by this grant. Connect code failed_precondition.
 	ErrorCode_ERROR_CODE_WRONG_STATE ErrorCode = 2
