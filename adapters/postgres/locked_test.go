@@ -18,8 +18,13 @@ import (
 // newNarrow is a place whose Store has few connections.
 func newNarrow(t *testing.T, connections int) *place {
 	t.Helper()
-	url := fmt.Sprintf("%s&pool_max_conns=%d", testenv.Postgres(t).Database(t), connections)
-	return placeAt(t, postgres.Access{URL: url}, config())
+	return placeAt(t, postgres.Access{URL: narrow(t, connections)}, config())
+}
+
+// narrow is the URL of an empty database for a Store that may have so many connections.
+func narrow(t *testing.T, connections int) string {
+	t.Helper()
+	return fmt.Sprintf("%s&pool_max_conns=%d", testenv.Postgres(t).Database(t), connections)
 }
 
 // use has a session take and release a key, and renews it.
@@ -163,7 +168,7 @@ func TestLockedSessionsLeaveRoomForHeartbeats(t *testing.T) {
 // TestLockedDeadSessionDelaysItsKeysOnly: a session has expired, and nobody can end it since somebody has its row locked.
 func TestLockedDeadSessionDelaysItsKeysOnly(t *testing.T) {
 	t.Parallel()
-	p := newNarrow(t, 2)
+	p := idleAt(t, narrow(t, 2)) // nobody else ends what has expired
 	dead, session := p.open(lock.MaxTTL), p.open(lock.MaxTTL)
 	const keys = 6
 	for i := range keys {

@@ -1,13 +1,16 @@
 package postgres_test
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/fencelock/fencelock/core/lock"
 	"github.com/fencelock/fencelock/core/port"
+	"github.com/fencelock/fencelock/tools/testenv"
 )
 
-// TestReadShowsWhatStands: nothing that is over, whether or not somebody has found that out, and the floor in any case.
+// TestReadShowsWhatStands: nothing that is over, and the floor in any case.
 func TestReadShowsWhatStands(t *testing.T) {
 	t.Parallel()
 	p := idlePlace(t)
@@ -51,9 +54,61 @@ func TestReadShowsWhatStands(t *testing.T) {
 		t.Fatal(err)
 	}
 	sees("a grant below the floor of all tokens", "c", nil, 0)
-	if n := one[int](p, "SELECT count(*) FROM fencelock.lock_session WHERE ended_at IS NOT NULL"); n != 0 {
-		t.Errorf("%d sessions were ended by looking", n)
+}
+
+// TestWhatReadShowsAsOverIsOver: the estimate of another server, whose answers are slow, is that the grant has time left.
+func TestWhatReadShowsAsOverIsOver(t *testing.T) {
+	t.Parallel()
+	p := idlePlace(t)
+	proxy := testenv.NewProxy(t, p.url)
+	proxy.Delay(300 * time.Millisecond)
+	slow := dialIdle(t, proxy.URL())
+	shownAsOver := func(k lock.Key) {
+		t.Helper()
+		eventually(t, "the grant is shown as over", func() bool {
+			info, err := p.Read(t.Context(), k)
+			return err == nil && !info.Held
+		})
+		proxy.Delay(0)
 	}
+	session := p.open(lock.MaxTTL)
+	req := request(key(t, "lapses"), session.ID)
+	req.Lease = lock.MinTTL
+	lapsing := p.grabWith(req)
+	shownAsOver(lapsing.Key)
+	if g, err := slow.Extend(t.Context(), lapsing.Key, session.ID, lapsing.Token, time.Minute); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("extend of what was shown as over: %+v, %v", g, err)
+	}
+	mortal := p.open(lock.MinTTL)
+	dying := p.grab("dies", mortal)
+	shownAsOver(dying.Key)
+	if v, err := slow.Heartbeat(t.Context(), mortal.ID); !errors.Is(err, lock.ErrSessionDead) {
+		t.Errorf("heartbeat of a session whose grant was shown as over: %+v, %v", v, err)
+	}
+}
+
+// TestReadShowsWhatCannotBeEnded: somebody has the row that says whether it is over.
+func TestReadShowsWhatCannotBeEnded(t *testing.T) {
+	t.Parallel()
+	p := idlePlace(t)
+	session := p.open(lock.MaxTTL)
+	held := func(what, name string, g lock.Grant, locked *foreign) {
+		t.Helper()
+		if info, err := p.Read(t.Context(), key(t, name)); err != nil || !info.Held || info.Grant.Token != g.Token {
+			t.Errorf("%s: %+v, %v, want held", what, info, err)
+		}
+		locked.commit()
+		eventually(t, what+" is over", func() bool {
+			info, err := p.Read(t.Context(), key(t, name))
+			return err == nil && !info.Held
+		})
+	}
+	g := p.grabLeased("lapsed", session)
+	p.lapse("lapsed")
+	held("a lapsed grant", "lapsed", g, p.lockKey("lapsed"))
+	g = p.grab("expired", session)
+	p.expire(session)
+	held("a grant of an expired session", "expired", g, p.lockSession(session))
 }
 
 // TestReadWaitsForNobody who has the row.

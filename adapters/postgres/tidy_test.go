@@ -102,7 +102,12 @@ SELECT 'default', 'lapsed/' || i, nextval('fencelock.fencing_token_seq'), $2, 'r
 // idlePlace is a place whose Store does nothing on its own.
 func idlePlace(tb testing.TB) *place {
 	tb.Helper()
-	url := testenv.Postgres(tb).Database(tb)
+	return idleAt(tb, testenv.Postgres(tb).Database(tb))
+}
+
+// idleAt is an idle place in the database of the URL.
+func idleAt(tb testing.TB, url string) *place {
+	tb.Helper()
 	return &place{Store: dialIdle(tb, url), t: tb, url: url, raw: raw(tb, url), told: make(chan postgres.Incident, 1)}
 }
 

@@ -91,7 +91,7 @@ view AS MATERIALIZED (
 
 // shown are the columns of a [sight], from "view".
 var shown = `
-       v.key IS NULL AS unknown, v.live, v.free, v.asker_busy, v.asker_dead, v.asker_expired,
+       v.key IS NULL AS unknown, v.live, v.free, v.done, v.asker_busy, v.asker_dead, v.asker_expired,
        CASE WHEN NOT (v.free OR v.live) THEN v.session END AS doubted, v.holder IS NULL AS doubted_missing,
        coalesce(v.token, 0) AS token, coalesce(v.session, 0) AS number, v.request_id, v.granted_at, v.lease,
        ` + left("v.leased_at", "v.lease_until") + ` AS lease_left, v.metadata,
@@ -103,6 +103,8 @@ type sight struct {
 	Unknown bool
 	// Live: the grant stands. Free: it is over, or there is none. Neither: it has to be found out; see Doubted.
 	Live, Free bool
+	// Done: it is over for good, whatever another server's estimate of the time is; or there is none.
+	Done bool
 	// AskerBusy: somebody else has the asking session's row locked, and is to be waited for. AskerDead: no session of that id
 	// lives. AskerExpired is its number if it has expired and is not ended yet.
 	AskerBusy    bool

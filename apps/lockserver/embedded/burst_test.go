@@ -70,7 +70,7 @@ func TestABurstOfClosesLeavesTheWatchesAlive(t *testing.T) {
 	}
 }
 
-// burst opens and closes sessions, many at a time.
+// burst opens and closes sessions, many at a time. A store that is too busy to answer says so, and is asked again.
 func burst(ctx context.Context, t *testing.T, store *etcd.Store, workers, closes int) {
 	t.Helper()
 	var left atomic.Int64
@@ -78,12 +78,15 @@ func burst(ctx context.Context, t *testing.T, store *etcd.Store, workers, closes
 	var group sync.WaitGroup
 	for range workers {
 		group.Go(func() {
-			for left.Add(-1) >= 0 {
+			for left.Load() > 0 {
 				session, err := store.OpenSession(ctx, port.OpenRequest{Owner: "burst", TTL: lock.MaxTTL})
 				if err == nil {
 					_, err = store.CloseSession(ctx, session.ID)
 				}
-				if err != nil {
+				switch {
+				case err == nil:
+					left.Add(-1)
+				case ctx.Err() != nil || !lock.IsRetryable(err):
 					t.Errorf("with %d to go: %v", left.Load(), err)
 					return
 				}
