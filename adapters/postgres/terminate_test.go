@@ -57,7 +57,7 @@ func TestParityWhileBackendsAreTerminated(t *testing.T) {
 // off before.
 func (e *executioner) judge(t *testing.T, s *site, clause, name string) (o trial.Outcome, before []error) {
 	t.Helper()
-	const tries = 6
+	const tries = 10 // the last attacks strike once, and then not for ten seconds
 	for n := range tries {
 		if o.Excused != nil {
 			before = append(before, o.Excused)

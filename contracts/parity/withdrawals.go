@@ -207,7 +207,8 @@ func staleHeartbeat(s *stage) {
 		s.Errorf("%d late heartbeats reached the store", counter.beats)
 	}
 	fresh := service.HeartbeatRequest{Session: session.ID, ReceivedAt: now.now - 100*time.Millisecond}
-	must[service.HeartbeatResult](s, "fresh heartbeat")(server.Heartbeat(s.Context(), fresh))
+	must[service.HeartbeatResult](s, "fresh heartbeat")(ask(s.Context(), true,
+		func(ctx context.Context) (service.HeartbeatResult, error) { return server.Heartbeat(ctx, fresh) }))
 }
 
 // deadWhileOthersWait: a session that is over finds others in line for a held key. It must not join them:
