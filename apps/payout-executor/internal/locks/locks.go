@@ -46,6 +46,9 @@ func New(c *client.Client, owner string, ttl time.Duration) *Locks {
 
 // TryAcquire implements [payout.Locks].
 func (l *Locks) TryAcquire(ctx context.Context, account string) (payout.Lock, error) {
+	if l.accepting.Err() != nil {
+		return nil, noMore() // what AfterFunc calls may come after the answer
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.accepting, cancel)()
@@ -61,6 +64,11 @@ func (l *Locks) TryAcquire(ctx context.Context, account string) (payout.Lock, er
 		return nil, err
 	}
 	return held{got}, nil
+}
+
+// noMore says that the locks are drained.
+func noMore() error {
+	return &lock.Error{Code: lock.CodeInvalid, Message: "no more locks are asked for"}
 }
 
 // Ping asks whether the lock service answers: there is a session, and its last heartbeat was answered.
@@ -110,7 +118,7 @@ func (l *Locks) live(ctx context.Context) (*client.Session, error) {
 	opening := l.opening
 	l.mu.Unlock()
 	if opening == nil {
-		return nil, &lock.Error{Code: lock.CodeInvalid, Message: "no more locks are asked for"}
+		return nil, noMore()
 	}
 	select {
 	case <-opening.done:
