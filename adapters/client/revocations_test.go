@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencelock/fencelock/adapters/client"
 	v1 "github.com/fencelock/fencelock/contracts/api/fencelock/v1"
+	"github.com/fencelock/fencelock/contracts/parity/following"
 	"github.com/fencelock/fencelock/contracts/parity/reference"
 	"github.com/fencelock/fencelock/core/fence"
 	"github.com/fencelock/fencelock/core/lock"
@@ -140,59 +141,6 @@ func (m *marks) Advance(_ context.Context, resource string, token lock.Token, ru
 	return fence.Verdict{Admitted: true, Highest: token}, nil
 }
 
-// told is one report of a follower.
-type told struct {
-	resource string
-	floor    lock.Token
-	err      error
-}
-
-// follow runs a follower of the default namespace, whose resources are called as the keys are.
-func follow(t *testing.T, c *client.Client, m fence.HighWater) <-chan told {
-	t.Helper()
-	reports := make(chan told)
-	ctx, stop := context.WithCancel(t.Context())
-	f := fence.Follower{
-		Revocations: func(ctx context.Context) iter.Seq2[lock.Revocation, error] { return c.Revocations(ctx, "") },
-		Resources:   func(key lock.Key) []string { return []string{key.Name()} },
-		Marks:       m,
-		Every:       10 * time.Millisecond,
-		Report: func(resource string, floor lock.Token, err error) {
-			select {
-			case reports <- told{resource, floor, err}:
-			case <-ctx.Done():
-			}
-		},
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		f.Run(ctx)
-	}()
-	t.Cleanup(func() { stop(); <-ended })
-	return reports
-}
-
-// await passes over reports until one is as wanted.
-func await(t *testing.T, reports <-chan told, wanted func(told) bool) {
-	t.Helper()
-	limit := time.After(eventually)
-	for {
-		select {
-		case r := <-reports:
-			if wanted(r) {
-				return
-			}
-		case <-limit:
-			t.Fatal("the follower did not say so")
-		}
-	}
-}
-
-func raised(resource string) func(told) bool {
-	return func(r told) bool { return r.resource == resource && r.err == nil }
-}
-
 // TestAResourceFollowsRevocations through the service: what was on record before it came, what comes, and what came
 // while it was cut off. Being cut off refuses nobody.
 func TestAResourceFollowsRevocations(t *testing.T) {
@@ -224,10 +172,10 @@ func TestAResourceFollowsRevocations(t *testing.T) {
 	revoke(t, operators, "before")
 	wire := &cable{}
 	follower := realClient(t, []string{endpoint}, client.WithDialContext(wire.dial), client.WithCallTimeout(time.Second))
-	reports := follow(t, follower, m)
-	await(t, reports, raised("before"))
+	reports := following.Start(t, func(ctx context.Context) iter.Seq2[lock.Revocation, error] { return follower.Revocations(ctx, "") }, m)
+	reports.AwaitRaised(t, "before")
 	revoke(t, operators, "during")
-	await(t, reports, raised("during"))
+	reports.AwaitRaised(t, "during")
 	for key, token := range map[string]lock.Token{"before": before, "during": during} {
 		if err := write(key, token); !errors.Is(err, lock.ErrFencedOut) {
 			t.Errorf("the holder deposed %s: %v", key, err)
@@ -235,13 +183,13 @@ func TestAResourceFollowsRevocations(t *testing.T) {
 	}
 
 	wire.pull(true)
-	await(t, reports, func(r told) bool { return r.resource == "" && lock.IsRetryable(r.err) })
+	reports.Await(t, func(r following.Report) bool { return r.Resource == "" && lock.IsRetryable(r.Err) })
 	revoke(t, operators, "cut-off")
 	if err := write("cut-off", cutOff); err != nil {
 		t.Errorf("while the follower is cut off: %v", err)
 	}
 	wire.pull(false)
-	await(t, reports, raised("cut-off"))
+	reports.AwaitRaised(t, "cut-off")
 	if err := write("cut-off", cutOff); !errors.Is(err, lock.ErrFencedOut) {
 		t.Errorf("once it is back: %v", err)
 	}

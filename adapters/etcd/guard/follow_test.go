@@ -3,11 +3,11 @@ package guard_test
 import (
 	"context"
 	"errors"
-	"iter"
 	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock/adapters/etcd"
+	"github.com/fencelock/fencelock/contracts/parity/following"
 	"github.com/fencelock/fencelock/core/clock"
 	"github.com/fencelock/fencelock/core/fence"
 	"github.com/fencelock/fencelock/core/lock"
@@ -58,54 +58,12 @@ func (s service) grant(t *testing.T) lock.Token {
 	return attempt.Grant.Token
 }
 
-func (s service) revocations(ctx context.Context) iter.Seq2[lock.Revocation, error] {
-	return func(yield func(lock.Revocation, error) bool) {
-		all, _, err := s.Catalog.Revocations(ctx, lock.DefaultNamespace, port.Page{Size: port.MaxPageSize})
-		for _, r := range all {
-			if !yield(r, nil) {
-				return
-			}
-		}
-		if err != nil {
-			yield(lock.Revocation{}, err)
-		}
-	}
-}
-
-// followed runs a follower of the service and returns where it says that the mark is raised.
-func followed(t *testing.T, s service, marks fence.HighWater) <-chan struct{} {
-	t.Helper()
-	raised := make(chan struct{}, 1)
-	ctx, stop := context.WithCancel(t.Context())
-	f := fence.Follower{
-		Revocations: s.revocations,
-		Resources:   func(key lock.Key) []string { return []string{key.Name()} },
-		Marks:       marks,
-		Every:       10 * time.Millisecond,
-		Report: func(_ string, _ lock.Token, err error) {
-			if err == nil {
-				select {
-				case raised <- struct{}{}:
-				case <-ctx.Done():
-				}
-			}
-		},
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		f.Run(ctx)
-	}()
-	t.Cleanup(func() { stop(); <-ended })
-	return raised
-}
-
 // TestARevokedHolderIsRefusedBeforeTheNextOneWrites, with tokens of a real lock service.
 func TestARevokedHolderIsRefusedBeforeTheNextOneWrites(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	locks := newService(t, p)
-	raised := followed(t, locks, p.Marks)
+	reports := following.Start(t, following.Of(locks.Backend), p.Marks)
 	write := func(token lock.Token, rule fence.Rule) error {
 		_, err := p.Do(t.Context(), "a", token, rule, p.put("balance", rule.String()))
 		return err
@@ -119,11 +77,7 @@ func TestARevokedHolderIsRefusedBeforeTheNextOneWrites(t *testing.T) {
 	if _, err := locks.Locks.Revoke(t.Context(), port.RevokeRequest{Key: locks.key, Operator: "op", Reason: "it is a test"}); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-raised:
-	case <-time.After(patience):
-		t.Fatal("the mark was not raised")
-	}
+	reports.AwaitRaised(t, "a")
 	for _, rule := range []fence.Rule{fence.NotBelow, fence.Equal, fence.Above} {
 		if err := write(token, rule); !errors.Is(err, lock.ErrFencedOut) {
 			t.Errorf("the revoked holder, by %s: %v", rule, err)

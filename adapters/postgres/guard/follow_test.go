@@ -3,13 +3,12 @@ package guard_test
 import (
 	"context"
 	"errors"
-	"iter"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencelock/fencelock/adapters/postgres"
+	"github.com/fencelock/fencelock/contracts/parity/following"
 	"github.com/fencelock/fencelock/core/clock"
 	"github.com/fencelock/fencelock/core/fence"
 	"github.com/fencelock/fencelock/core/lock"
@@ -64,71 +63,6 @@ func (s service) revoke(t *testing.T, resource string) {
 	}
 }
 
-func (s service) revocations(ctx context.Context) iter.Seq2[lock.Revocation, error] {
-	return func(yield func(lock.Revocation, error) bool) {
-		all, _, err := s.Catalog.Revocations(ctx, lock.DefaultNamespace, port.Page{Size: port.MaxPageSize})
-		for _, r := range all {
-			if !yield(r, nil) {
-				return
-			}
-		}
-		if err != nil {
-			yield(lock.Revocation{}, err)
-		}
-	}
-}
-
-// told is one report of a follower.
-type told struct {
-	resource string
-	err      error
-}
-
-func follow(t *testing.T, s service, marks fence.HighWater) <-chan told {
-	t.Helper()
-	reports := make(chan told)
-	ctx, stop := context.WithCancel(t.Context())
-	f := fence.Follower{
-		Revocations: s.revocations,
-		Resources:   func(key lock.Key) []string { return []string{key.Name()} },
-		Marks:       marks,
-		Every:       10 * time.Millisecond,
-		Report: func(resource string, _ lock.Token, err error) {
-			select {
-			case reports <- told{resource, err}:
-			case <-ctx.Done():
-			}
-		},
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		f.Run(ctx)
-	}()
-	t.Cleanup(func() { stop(); <-ended })
-	return reports
-}
-
-// await passes over reports until one is as wanted.
-func await(t *testing.T, reports <-chan told, wanted func(told) bool) {
-	t.Helper()
-	limit := time.After(patience)
-	for {
-		select {
-		case r := <-reports:
-			if wanted(r) {
-				return
-			}
-		case <-limit:
-			t.Fatal("the follower did not say so")
-		}
-	}
-}
-
-func raised(resource string) func(told) bool {
-	return func(r told) bool { return r.resource == resource && r.err == nil }
-}
-
 // try asks in a transaction of its own, which is committed if the token is admitted.
 func (p *place) try(t *testing.T, s shape, token lock.Token, rule fence.Rule) error {
 	t.Helper()
@@ -146,7 +80,7 @@ func TestARevokedHolderIsRefusedBeforeTheNextOneWrites(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			locks := newService(t, p.url)
-			reports := follow(t, locks, s.marks.Apart(p.pool))
+			reports := following.Start(t, following.Of(locks.Backend), s.marks.Apart(p.pool))
 			token := locks.grant(t, s.resource)
 			if err := p.try(t, s, token, fence.Above); err != nil {
 				t.Fatal(err)
@@ -154,9 +88,9 @@ func TestARevokedHolderIsRefusedBeforeTheNextOneWrites(t *testing.T) {
 			open := p.begin(t, pgx.ReadCommitted)
 			admits(t, s.advance, open, s.resource, token, fence.Equal)
 			locks.revoke(t, s.resource)
-			await(t, reports, func(r told) bool { return r.resource == s.resource && lock.IsRetryable(r.err) })
+			reports.Await(t, func(r following.Report) bool { return r.Resource == s.resource && lock.IsRetryable(r.Err) })
 			commit(t, open)
-			await(t, reports, raised(s.resource))
+			reports.AwaitRaised(t, s.resource)
 			for _, rule := range []fence.Rule{fence.Above, fence.Equal, fence.NotBelow} {
 				if err := p.try(t, s, token, rule); !errors.Is(err, lock.ErrFencedOut) {
 					t.Errorf("the revoked holder, by %s: %v", rule, err)
@@ -182,10 +116,10 @@ func TestARevocationOfWhatHasNoRowHoldsUpNoOther(t *testing.T) {
 		locks.grant(t, resource)
 		locks.revoke(t, resource)
 	}
-	reports := follow(t, locks, accounts.marks.Apart(p.pool))
+	reports := following.Start(t, following.Of(locks.Backend), accounts.marks.Apart(p.pool))
 	seen := map[string]error{}
-	await(t, reports, func(r told) bool {
-		seen[r.resource] = r.err
+	reports.Await(t, func(r following.Report) bool {
+		seen[r.Resource] = r.Err
 		return len(seen) == 2
 	})
 	if err, refused := seen["a"], seen["nobody"]; err != nil || !errors.Is(refused, lock.ErrInvalid) {
